@@ -66,3 +66,68 @@ fn a_published_port_that_leads_nowhere_is_named() {
         assert!(!said.contains("leads nowhere"), "{verb}: {said}");
     }
 }
+
+/// NEWCOMER 1.5: the caller met "Read-only file system", and no reason.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn requests_that_are_not_granted_begin_standard_error() {
+    let docker = Docker::connect();
+    let data = std::env::temp_dir().join("agentbox-not-granted");
+    std::fs::create_dir_all(&data).unwrap();
+    let volume = format!("{}:/data", data.display());
+    let script = ["sh", "-c", "printf 'a\\0b'; echo err >&2"];
+    let run_with = |runtime: &str, more: &[&str]| {
+        let options = [&[runtime][..], more, &["test-probe"]].concat();
+        docker.run(&options, &script)
+    };
+    let asked = ["-v", &volume, "--cap-add", "SYS_TIME"];
+    let said = run_with(runtime(), &asked);
+    let (first, rest) = said.stderr.split_once('\n').unwrap();
+    let begins =
+        "agentbox: not granted: capabilities SYS_TIME; /data is read-only; agentbox explain ";
+    assert!(first.starts_with(begins) && rest == "err\n", "{said}");
+    assert_eq!((said.code, said.stdout.as_str()), (0, "a\0b"), "{said}");
+    // The workload may read it: nothing of the node is in it.
+    assert!(!first.contains("agentbox-not-granted"), "{said}");
+    // Nothing was requested in vain, or the caller wants no line; runc.
+    let quiet = ["--annotation", "dev.agentbox.report.notice=off"];
+    let read_only = format!("{volume}:ro");
+    let ordinary = run_with(runtime(), &["-v", &read_only]);
+    for silent in [
+        run_with(runtime(), &[]),
+        ordinary,
+        run_with(runtime(), &[&asked[..], &quiet].concat()),
+        run_with("--runtime=runc", &asked),
+    ] {
+        assert_eq!(
+            (silent.stdout.as_str(), silent.stderr.as_str()),
+            ("a\0b", "err\n"),
+            "{silent}"
+        );
+    }
+    // A terminal has one stream, which is the output.
+    let line = format!(
+        "docker run --rm -t {} -v {volume} test-probe echo out",
+        runtime()
+    );
+    let shown = at_terminal(&line);
+    assert_eq!((shown.code, shown.stdout.trim()), (0, "out"), "{shown}");
+    // Where the caller looks afterwards, too.
+    let agent = docker.start(
+        &[&[runtime()][..], &asked, &["test-probe"]].concat(),
+        &["sleep", "60"],
+    );
+    let id = agent.inspect("{{.Id}}");
+    let listed = run(&program(), &["list", "--all", "--format", "json"]).ok();
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let all = listed.as_array().unwrap();
+    let own = all.iter().find(|one| one["id"] == id.as_str()).unwrap();
+    assert_eq!(own["notGranted"], 2, "{own}");
+    for verb in ["explain", "audit"] {
+        let said = run(&program(), &[verb, &id]).ok();
+        assert!(
+            said.contains("/data") && said.contains("SYS_TIME"),
+            "{verb}: {said}"
+        );
+    }
+}

@@ -34,6 +34,8 @@ struct SandboxColumns {
     network_of: Option<String>,
     /// Connections that its sidecar denied; `None` without an own sidecar.
     refused: Option<u64>,
+    /// How many of the caller's requests were not granted (`explain`); `None` under `unconfined`.
+    not_granted: Option<usize>,
 }
 
 #[derive(Debug, Serialize)]
@@ -100,6 +102,7 @@ fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
             let counts = status.denied.values();
             counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
         }),
+        not_granted: plan.map(|plan| plan.not_granted().len()),
     }
 }
 
@@ -117,11 +120,18 @@ fn state_cells(line: &Line) -> [String; 6] {
     ]
 }
 
-const FENCED: [&str; 7] = [
-    "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "DENIED",
+const FENCED: [&str; 8] = [
+    "ID",
+    "ENGINE",
+    "NAME",
+    "STATUS",
+    "POLICY",
+    "NETWORK",
+    "DENIED",
+    "NOT-GRANTED",
 ];
 
-fn fenced_cells(line: &Line) -> [String; 7] {
+fn fenced_cells(line: &Line) -> [String; 8] {
     /// The length of an id that engines show and accept.
     const SHOWN: usize = 12;
     let id: String = line.state.id.chars().take(SHOWN).collect();
@@ -136,6 +146,7 @@ fn fenced_cells(line: &Line) -> [String; 7] {
     };
     let policy = fenced.policy.as_deref();
     let refused = fenced.refused.map(|count| count.to_string());
+    let not_granted = fenced.not_granted.map(|count| count.to_string());
     [
         id,
         escape(&fenced.identity.engine),
@@ -144,6 +155,7 @@ fn fenced_cells(line: &Line) -> [String; 7] {
         policy.unwrap_or("unconfined").to_owned(),
         network,
         refused.unwrap_or_else(|| "-".to_owned()),
+        not_granted.unwrap_or_else(|| "-".to_owned()),
     ]
 }
 

@@ -11,6 +11,9 @@ const KUBELETS: [&str; 3] = [
     "/var/snap/microk8s/common/var/lib/kubelet/pods",
 ];
 
+/// Where a kubelet mounts a token of the pod's service account, in every container unless the pod says otherwise.
+pub const TOKEN_MOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// Volumes with a Secret.
 pub const SECRET: &str = "kubernetes.io~secret";
 /// Volumes with several sources in one.

@@ -201,6 +201,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::SyscallsLimit
         | Field::PrivilegesCapabilities
         | Field::ReportDenied
+        | Field::ReportNotice
         | Field::ReportAudit
         | Field::ReportLearn
         | Field::AnnotationsLoosen => false,

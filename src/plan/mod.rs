@@ -36,6 +36,7 @@ pub mod namespaces;
 pub mod network;
 pub mod neutral;
 pub mod never;
+mod notice;
 mod options;
 pub mod passwd;
 mod person;
@@ -159,19 +160,6 @@ pub struct Plan {
     pub not_given: Vec<OmittedItem>,
     /// What is weaker than a reader may expect, and why.
     pub warnings: Vec<Warning>,
-}
-
-impl Plan {
-    /// What was requested and not granted, in words, mounts first.
-    pub fn left_out(&self) -> Vec<String> {
-        let mounts = self.filesystem.pruned.iter().map(|m| {
-            let (at, from) = (text::of(&m.destination), text::of(&m.source));
-            format!("the mount at {at} (from {from}): {}", m.why)
-        });
-        mounts
-            .chain(self.not_given.iter().map(ToString::to_string))
-            .collect()
-    }
 }
 
 /// The syscall wall, besides the base rules and the engine's own profile.

@@ -25,6 +25,9 @@ pub struct ReportPlan {
     /// Whether it can read its last denials.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
+    /// Whether the line about requests that were not granted is left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
     /// The plan of a report-only policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditPlan>,
@@ -45,6 +48,7 @@ impl ReportPlan {
     ) -> Self {
         let Report {
             denied,
+            notice,
             // Planned separately, after this plan.
             audit: _,
             learn,
@@ -71,6 +75,7 @@ impl ReportPlan {
         }
         Self {
             denied: asked,
+            quiet: *notice == Switch::Off,
             audit: None,
         }
     }

@@ -192,6 +192,10 @@ fields! {
         // Grants the workload nothing: it has seen each denial already.
         denied: Switch = ReportDenied "report.denied", NoCeiling, Annotated;
 
+        /// Standard error begins with requests that were [not granted](denials.md#not-granted).
+        // Grants the workload nothing: it sees its own mounts, capabilities and ports.
+        notice: Switch = ReportNotice "report.notice", NoCeiling, Annotated;
+
         /// A policy to [try](audit.md#try-a-policy-first): reported, not enforced.
         // Neither denies nor grants anything.
         audit: AuditedPolicy = ReportAudit "report.audit", NoCeiling, Annotated;

@@ -9,6 +9,7 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::leader::Leader;
@@ -20,6 +21,7 @@ use crate::runtime::foreground::relay::Stdio;
 use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
+use crate::sys::process::borrow_inherited;
 
 /// Where a process's standard descriptors come from.
 #[derive(Default)]
@@ -44,6 +46,24 @@ impl Streams<'_> {
         match self.relayed || self.stdio.iter().all(Option::is_some) {
             true => StandardStreams::Replaced,
             false => StandardStreams::Callers,
+        }
+    }
+}
+
+/// The container's standard error, which is also this process's.
+#[derive(Debug, Clone, Copy)]
+pub struct StandardError;
+
+impl StandardError {
+    /// Writes a line before the program does. A full pipe, or a reader that is gone, loses the line and delays nothing.
+    pub fn begin(self, line: &str) {
+        let Some(fd) = borrow_inherited(2) else {
+            return;
+        };
+        let mut ready = [PollFd::new(&fd, PollFlags::OUT)];
+        let polled = poll(&mut ready, Some(&Timespec::default()));
+        if polled == Ok(1) && ready[0].revents() == PollFlags::OUT && !rustix::termios::isatty(fd) {
+            let _told = rustix::io::write(fd, line.as_bytes());
         }
     }
 }

@@ -111,7 +111,14 @@ fn u_b7_list_all_names_the_walls_of_each_container() {
     assert_eq!(
         head,
         [
-            "ID", "ENGINE", "NAME", "STATUS", "POLICY", "NETWORK", "DENIED"
+            "ID",
+            "ENGINE",
+            "NAME",
+            "STATUS",
+            "POLICY",
+            "NETWORK",
+            "DENIED",
+            "NOT-GRANTED"
         ]
     );
     let row = |name: &str| -> Vec<String> {

@@ -49,6 +49,7 @@ fn every_field_has_an_annotation() {
         .field("time.grace", "5s")
         .field("time.sleep", "counts")
         .field("report.denied", "on")
+        .field("report.notice", "off")
         .field("report.audit", "strict")
         .resolved();
     let expected = Policy {
@@ -115,6 +116,7 @@ fn every_field_has_an_annotation() {
         },
         report: Report {
             denied: Switch::On,
+            notice: Switch::Off,
             audit: "strict".parse().unwrap(),
             learn: Switch::Off,
         },

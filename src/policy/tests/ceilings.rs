@@ -729,6 +729,12 @@ fn each_field_is_limited_by_its_own_rule() {
             false,
         ),
         (
+            ReportNotice,
+            "report.notice = 'on'",
+            "report.notice = 'off'",
+            false,
+        ),
+        (
             ReportAudit,
             "report.audit = 'strict'",
             "report.audit = 'off'",
@@ -753,6 +759,7 @@ fn each_field_is_limited_by_its_own_rule() {
             NetworkOnUnknown,
             NetworkAskSeconds,
             ReportDenied,
+            ReportNotice,
             ReportAudit,
             ReportLearn,
             AnnotationsLoosen,

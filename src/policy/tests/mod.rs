@@ -197,6 +197,7 @@ fn the_built_in_policies_follow_the_design() {
             },
             report: Report {
                 denied: Switch::Off,
+                notice: Switch::On,
                 audit: AuditedPolicy::off(),
                 learn: Switch::Off,
             },

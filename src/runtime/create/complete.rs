@@ -17,8 +17,9 @@ use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::clock;
+use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::input::node_files;
-use crate::runtime::launch::RunRetention;
+use crate::runtime::launch::{RunRetention, StandardError, Streams};
 use crate::runtime::network::calls;
 use crate::runtime::pidfd;
 use crate::runtime::runs::{self, RunDir, RunStart};
@@ -178,6 +179,25 @@ impl Creation<'_> {
     ) -> Result<(), RuntimeError> {
         let inside = neighbours::inside(init, &self.decision.joined, inner_network)?;
         Census::of_node().enter(&self.place, &inside)
+    }
+
+    /// Whether the container's standard error is this process's, and apart from its standard output.
+    pub(super) fn tells(&self, streams: &Streams<'_>) -> Option<StandardError> {
+        let own = streams.standard() == StandardStreams::Callers && !self.decision.wrapped;
+        (own && streams.leaves == RunRetention::Run && !self.has_terminal())
+            .then_some(StandardError)
+    }
+
+    /// Begins the container's standard error with the requests that were not granted, if there are any. Nothing of the
+    /// container has run.
+    pub(super) fn tell_caller(&self, stderr: Option<StandardError>) {
+        let notice = self
+            .record
+            .plan()
+            .and_then(|plan| plan.notice(&self.record.id));
+        if let (Some(stderr), Some(line)) = (stderr, notice) {
+            stderr.begin(&line);
+        }
     }
 
     /// Reports the process to the caller. A failure fails `create`: libcontainer would go on, and the caller would not

@@ -116,6 +116,7 @@ fn make(
     creation.enter_systemd_cgroup(&shadow.spec)?;
 
     let leaves = streams.leaves;
+    let tells = creation.tells(&streams);
     // Makes the process, up to the end of `validate`. Its user namespace may be known by a descriptor of this process
     // only.
     let container =
@@ -143,5 +144,8 @@ fn make(
     creation.enter_index(init, inner_network)?;
     creation.announce(init)?;
     creation.save_record()?;
-    creation.keep_record()
+    creation.keep_record()?;
+    // Last: an engine shows standard error of a failed `create` as the error.
+    creation.tell_caller(tells);
+    Ok(())
 }

@@ -48,15 +48,17 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         let why = mount.why.to_string();
         mount_event(what, Verdict::Allowed, "agent", why)
     }));
+    let verdict = |is_of_every_engine| match is_of_every_engine {
+        true => Verdict::Noted,
+        false => Verdict::Denied,
+    };
     let mounts = plan.filesystem.pruned.iter().map(|mount| {
         let what = mount_of(&mount.destination, &mount.source);
-        mount_event(what, Verdict::Denied, "left-out", mount.why.to_string())
+        let verdict = verdict(mount.is_of_every_engine());
+        mount_event(what, verdict, "left-out", mount.why.to_string())
     });
     let asked = plan.not_given.iter().map(|item| {
-        let verdict = match item.is_of_every_engine() {
-            true => Verdict::Noted,
-            false => Verdict::Denied,
-        };
+        let verdict = verdict(item.is_of_every_engine());
         let (reason, hint) = not_given(item);
         let what = asked_item(item);
         Event {

@@ -1,0 +1,163 @@
+//! PURE. Requests that were not granted, in words, and the line of them that begins a container's standard error
+//! (`report.notice`).
+
+use std::path::Path;
+
+use super::{OmittedItem, Plan, join, text};
+use crate::policy::{Field, Tool};
+use crate::text::{bounded, escape};
+
+/// The most requests that it names.
+const MOST: usize = 3;
+/// The most characters of one of them.
+const LONGEST: usize = 160;
+/// The most capabilities that one request names.
+const MOST_NAMES: usize = 4;
+
+impl Plan {
+    /// What the caller requested and does not get, as phrases. Requests of every engine are not among them. Paths of
+    /// the node are not: the workload may read them.
+    pub fn not_granted(&self) -> Vec<String> {
+        let pruned = self.filesystem.pruned.iter();
+        let pruned = pruned.filter(|mount| !mount.is_of_every_engine());
+        let mut all: Vec<String> = pruned
+            .map(|mount| format!("{} is not mounted", path(&mount.destination)))
+            .collect();
+        let items = self.not_given.iter();
+        all.extend(items.filter(|i| !i.is_of_every_engine()).map(phrase));
+        all.extend(self.network.leads_nowhere.keys().map(|port| {
+            let sets = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+            format!("published port {port} leads nowhere ({sets} lets it in)")
+        }));
+        all
+    }
+
+    /// What was requested and not granted, in words, mounts first.
+    pub fn left_out(&self) -> Vec<String> {
+        let mounts = self.filesystem.pruned.iter().map(|m| {
+            let (at, from) = (text::of(&m.destination), text::of(&m.source));
+            format!("the mount at {at} (from {from}): {}", m.why)
+        });
+        mounts
+            .chain(self.not_given.iter().map(ToString::to_string))
+            .collect()
+    }
+
+    /// The line, with its end; `None` if there is nothing to tell, or the policy wants no line.
+    pub fn notice(&self, id: &str) -> Option<String> {
+        if self.report.quiet {
+            return None;
+        }
+        let all = self.not_granted();
+        let named: Vec<String> = (all.iter().take(MOST))
+            .map(|one| bounded(one, LONGEST))
+            .collect();
+        let more = match all.len().saturating_sub(MOST) {
+            0 if named.is_empty() => return None,
+            0 => String::new(),
+            more => format!("; and {more} more"),
+        };
+        let (named, id) = (named.join("; "), escape(join::short(id)));
+        Some(format!(
+            "agentbox: not granted: {named}{more}; agentbox explain {id} has the reasons\n"
+        ))
+    }
+}
+
+fn phrase(item: &OmittedItem) -> String {
+    match item {
+        OmittedItem::MountOptions {
+            destination,
+            options,
+        } if options.iter().any(|option| option == "rw") => {
+            format!("{} is read-only", path(destination))
+        }
+        OmittedItem::MountOptions {
+            destination,
+            options,
+        } => format!(
+            "{} of the mount at {}",
+            escape(&options.join(", ")),
+            path(destination)
+        ),
+        OmittedItem::Setting { name } => escape(name),
+        OmittedItem::Capabilities { names } | OmittedItem::EngineCapabilities { names } => {
+            let more = match names.len().saturating_sub(MOST_NAMES) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let named: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
+            format!("capabilities {}{more}", named.join(", "))
+        }
+        OmittedItem::Devices { count } => format!("{count} devices of the node"),
+        OmittedItem::EveryDevice => "access to every device of the node".to_owned(),
+        OmittedItem::HiddenFile { path: file } => format!("the file {}", path(file)),
+        OmittedItem::InWords(words) => escape(words),
+    }
+}
+
+fn path(path: &Path) -> String {
+    escape(&path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engines::kubelet::TOKEN_MOUNT;
+    use crate::plan::OmittedMount;
+    use crate::plan::tests::sample;
+
+    fn omitted(destination: &str) -> OmittedMount {
+        OmittedMount {
+            destination: destination.into(),
+            source: "/srv/secret-place".into(),
+            why: "it holds keys".to_owned(),
+        }
+    }
+
+    /// What every engine requests is no request of the caller.
+    #[test]
+    fn an_ordinary_container_gets_no_line() {
+        let mut plan = sample();
+        plan.not_given = vec![OmittedItem::EngineCapabilities {
+            names: vec!["MKNOD".to_owned()],
+        }];
+        plan.filesystem.pruned = vec![omitted(TOKEN_MOUNT)];
+        assert_eq!(plan.not_granted(), Vec::<String>::new());
+        assert_eq!(plan.notice("a"), None);
+    }
+
+    #[test]
+    fn the_line_names_requests_of_the_caller_and_no_path_of_the_node() {
+        let mut plan = sample();
+        plan.filesystem.pruned = vec![omitted("/keys\n")];
+        plan.not_given = vec![
+            OmittedItem::MountOptions {
+                destination: "/data".into(),
+                options: vec!["rw".to_owned(), "exec".to_owned()],
+            },
+            OmittedItem::Capabilities {
+                names: ["A", "B", "C", "D", "E", "F"].map(str::to_owned).into(),
+            },
+        ];
+        plan.network.leads_nowhere = [(8000, [28088].into())].into();
+        let line = plan.notice(&"5".repeat(64)).unwrap();
+        assert_eq!(
+            line,
+            "agentbox: not granted: /keys\\n is not mounted; /data is read-only; capabilities A, B, C, D and 2 more; and 1 more; \
+             agentbox explain 555555555555 has the reasons\n"
+        );
+        plan.filesystem.pruned.clear();
+        let line = plan.notice("a").unwrap();
+        assert!(
+            line.contains("published port 8000 leads nowhere (dev.agentbox.network.inbound=8000"),
+            "{line}"
+        );
+        assert!(!line.contains("28088") && !line.contains("/srv"), "{line}");
+        // A mount point may be as long as a path.
+        plan.filesystem.pruned = vec![omitted(&format!("/{}", "x/".repeat(2000)))];
+        assert!(plan.notice("a").unwrap().len() < 1024);
+        plan.report.quiet = true;
+        assert_eq!(plan.notice("a"), None);
+    }
+}
