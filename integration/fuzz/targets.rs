@@ -100,6 +100,7 @@ pub fn annotations(data: &[u8]) {
         let limit = fixtures::policy(ceiling, &[]).policy;
         let selection = resolve(&Sources {
             annotations: &given,
+            image: agentbox::policy::ImageAnnotations::Unknown,
             flag: None,
             node: &node,
             files: &BTreeMap::new(),

@@ -128,6 +128,7 @@ mod tests {
         let (none, files, presets) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let sources = Sources {
             annotations: &none,
+            image: crate::policy::ImageAnnotations::Unknown,
             flag: None,
             node: &node,
             files: &files,

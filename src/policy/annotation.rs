@@ -21,7 +21,7 @@ pub const POLICY_KEY: &str = "dev.agentbox.policy";
 pub const WORKSPACE_KEY: &str = "dev.agentbox.workspace";
 
 /// The prefix of all our keys.
-const PREFIX: &str = "dev.agentbox.";
+pub const PREFIX: &str = "dev.agentbox.";
 
 /// A key with this word in it must be one of ours.
 const OURS: &str = "agentbox";
@@ -85,6 +85,16 @@ fn annotated() -> impl Iterator<Item = Field> {
     (Field::ALL.iter().copied()).filter(|field| field.has_annotation())
 }
 
+/// What the engine's store tells of the image's own annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ImageAnnotations {
+    /// Nothing: the engine's marks decide.
+    #[default]
+    Unknown,
+    /// Its manifests have none of ours, so that the caller wrote those of the container.
+    NoneOfOurs,
+}
+
 /// Who may have written a container's annotations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Authors {
@@ -95,11 +105,11 @@ pub(super) enum Authors {
 }
 
 impl Authors {
-    /// By the engine's marks.
-    pub fn of(annotations: &BTreeMap<String, String>) -> Self {
-        match may_be_of_the_image(annotations) {
-            true => Self::PerhapsImage,
-            false => Self::Caller,
+    /// By the engine's marks, and by its store.
+    pub fn of(annotations: &BTreeMap<String, String>, image: ImageAnnotations) -> Self {
+        match (may_be_of_the_image(annotations), image) {
+            (true, ImageAnnotations::Unknown) => Self::PerhapsImage,
+            (true, ImageAnnotations::NoneOfOurs) | (false, _) => Self::Caller,
         }
     }
 }

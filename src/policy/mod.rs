@@ -64,7 +64,9 @@ mod written_secret;
 mod tests;
 
 pub use advice::{Advice, Tool, typed as typed_rule};
-pub use annotation::{POLICY_KEY, WORKSPACE_KEY, key as annotation_key};
+pub use annotation::{
+    ImageAnnotations, POLICY_KEY, PREFIX as ANNOTATION_PREFIX, WORKSPACE_KEY, key as annotation_key,
+};
 pub use asked::{FieldOption, PolicyOption, WrapOptions};
 pub use audited::{AuditOutcome, AuditedPolicy};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};

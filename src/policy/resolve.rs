@@ -75,7 +75,7 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
         Some(file) => resolver.choose_file(&file, &limits)?,
         None => resolver.choose(name.as_ref(), &chosen_by, &limits)?,
     };
-    let authors = Authors::of(sources.annotations);
+    let authors = Authors::of(sources.annotations, sources.image);
     let by_image = authors == Authors::PerhapsImage && audited.is_none();
     if by_image && sources.asker == Asker::Container {
         resolver.check_choice(&request, &chosen, flag, &limits)?;

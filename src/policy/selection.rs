@@ -6,8 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AuditOutcome, Field, GuestPath, HoneyValue, Limits, NodeAllow, NodeConfig, NodeSecret, Policy,
-    PolicyName, Upstream, WrapOptions,
+    AuditOutcome, Field, GuestPath, HoneyValue, ImageAnnotations, Limits, NodeAllow, NodeConfig,
+    NodeSecret, Policy, PolicyName, Upstream, WrapOptions,
 };
 use crate::rules::request::FieldPattern;
 use crate::rules::{NetworkLimit, NetworkPrefix};
@@ -17,6 +17,8 @@ use crate::rules::{NetworkLimit, NetworkPrefix};
 pub struct Sources<'a> {
     /// The container's annotations, with those of other programs.
     pub annotations: &'a BTreeMap<String, String>,
+    /// Whether the image can have written some of them.
+    pub image: ImageAnnotations,
     /// `--policy NAME`.
     pub flag: Option<&'a str>,
     /// The node's file.

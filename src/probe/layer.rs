@@ -116,7 +116,7 @@ fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<Str
 }
 
 /// Reads an engine's record: a file of this user that no other user can write.
-fn read(path: &Path) -> Option<String> {
+pub(super) fn read(path: &Path) -> Option<String> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = File::options()
         .read(true)

@@ -1,5 +1,6 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
+pub mod annotations;
 mod held;
 mod hosts;
 pub mod idmap;

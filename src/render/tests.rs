@@ -54,6 +54,7 @@ fn planned(spec: &Spec, node: &str) -> Plan {
 fn decided(spec: &Spec, node: &str) -> DecidedPlan {
     let selection = resolve(&Sources {
         annotations: &BTreeMap::new(),
+        image: crate::policy::ImageAnnotations::Unknown,
         flag: Some("strict"),
         node: &NodeConfig::parse(node).unwrap(),
         files: &BTreeMap::new(),

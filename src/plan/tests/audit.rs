@@ -99,6 +99,7 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
     // A missing policy is an error, not a report.
     let error = resolve(&Sources {
         annotations: &case.annotations,
+        image: crate::policy::ImageAnnotations::Unknown,
         flag: None,
         node: &case.node,
         files: &BTreeMap::new(),
@@ -116,6 +117,7 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
     let case = workload("permissive").annotation("report.audit", "site");
     let resolved = resolve(&Sources {
         annotations: &case.annotations,
+        image: crate::policy::ImageAnnotations::Unknown,
         flag: None,
         node: &case.node,
         files: &files,

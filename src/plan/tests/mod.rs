@@ -198,6 +198,7 @@ impl Case {
     fn resolved(&self) -> ResolvedPolicy {
         let selection = resolve(&Sources {
             annotations: &self.annotations,
+            image: crate::policy::ImageAnnotations::Unknown,
             flag: None,
             node: &self.node,
             files: &BTreeMap::new(),

@@ -9,6 +9,7 @@ use crate::rules::EgressRule;
 #[derive(Default)]
 struct Case {
     annotations: BTreeMap<String, String>,
+    image: ImageAnnotations,
     flag: Option<String>,
     node: NodeConfig,
     files: BTreeMap<String, String>,
@@ -82,6 +83,7 @@ impl Case {
     fn sources(&self) -> Sources<'_> {
         Sources {
             annotations: &self.annotations,
+            image: self.image,
             flag: self.flag.as_deref(),
             node: &self.node,
             files: &self.files,

@@ -389,6 +389,32 @@ fn without_a_ceiling_the_chosen_policy_limits_annotations() {
     assert!(matches!(error, PolicyError::ExceedsCeiling { .. }));
 }
 
+/// NEWCOMER 1.10: README's example did not work under podman. Its store tells that the image has no annotations of ours.
+#[test]
+fn a_caller_of_podman_loosens_what_a_caller_of_docker_does() {
+    let of_caller = |case: Case| Case {
+        image: ImageAnnotations::NoneOfOurs,
+        ..case
+    };
+    let listed = || errors::podman().field("network.allow", "a.test");
+    assert!(matches!(
+        listed().error(),
+        PolicyError::Loosened { image: true, .. }
+    ));
+    let resolved = of_caller(listed()).resolved();
+    assert_eq!(resolved.policy.network.mode, NetworkMode::Allowlist);
+    let chosen = of_caller(errors::podman().field("policy", "permissive")).resolved();
+    assert_eq!(chosen.policy.name.as_str(), "permissive");
+    // No more than that.
+    let much = of_caller(errors::podman().field("filesystem.mounts", "keep"));
+    assert!(matches!(
+        much.error(),
+        PolicyError::Loosened { image: false, .. }
+    ));
+    let over = of_caller(listed()).flag("standard").error();
+    assert!(matches!(over, PolicyError::ExceedsCeiling { .. }));
+}
+
 #[test]
 fn f_c1_what_an_image_may_have_written_widens_nothing() {
     use errors::podman;

@@ -17,7 +17,7 @@ use crate::plan::reach::{self, NetSettings};
 use crate::plan::volumes::secret_volumes;
 use crate::plan::wrapped::WrapPlan;
 use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
-use crate::policy::{NodeConfig, ResolvedPolicy, Selection, WrapOptions};
+use crate::policy::{NodeConfig, ResolvedPolicy, Selection, Sources, WrapOptions, resolve};
 use crate::probe::{self, HeldSource, Image};
 use crate::render::refuse;
 use crate::render::spec as shadow;
@@ -118,7 +118,11 @@ pub fn decide(
         .map(|(k, v)| (k.clone(), v.clone()))
         .collect();
     let files = NodeFiles::for_container(global)?;
-    let made = match files.select(global, &annotations, &wrapped.requests)? {
+    let sources = Sources {
+        image: probe::annotations::of_image(&bundle.dir, &annotations),
+        ..files.sources(&annotations, global.policy.as_deref())
+    };
+    let made = match resolve(&sources.asked_by_wrap(&wrapped.requests))? {
         Selection::Unconfined { chosen_by } => BundleWalls {
             chosen_by: chosen_by.to_string(),
             ..without_policy(&bundle)?

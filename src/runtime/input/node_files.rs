@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use crate::cli::GlobalOptions;
 use crate::policy::unreadable;
 use crate::policy::{
-    Asker, HostPath, NodeConfig, NodeLog, PolicyError, SecretSource, Selection, Sources,
-    WrapOptions, misnamed_policy, misnamed_preset, resolve,
+    Asker, HostPath, ImageAnnotations, NodeConfig, NodeLog, PolicyError, SecretSource, Selection,
+    Sources, WrapOptions, misnamed_policy, misnamed_preset, resolve,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -163,6 +163,7 @@ impl NodeFiles {
     ) -> Sources<'a> {
         Sources {
             annotations,
+            image: ImageAnnotations::Unknown,
             flag,
             node: &self.node,
             files: &self.policies,
