@@ -110,10 +110,19 @@ pub enum OmittedItem {
     InWords(String),
 }
 
+/// Files that CRI engines mount to be written in every container, and that a policy keeps read-only.
+const ENGINES_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
+
 impl OmittedItem {
     /// Whether every engine requests it for every container.
     pub fn is_of_every_engine(&self) -> bool {
-        matches!(self, Self::EngineCapabilities { .. })
+        match self {
+            Self::EngineCapabilities { .. } => true,
+            Self::MountOptions { destination, .. } => ENGINES_FILES
+                .iter()
+                .any(|file| destination == std::path::Path::new(file)),
+            _ => false,
+        }
     }
 }
 
@@ -183,6 +192,18 @@ mod tests {
             let text = serde_json::to_string(&item).unwrap();
             assert_eq!(serde_json::from_str::<OmittedItem>(&text).unwrap(), item);
         }
+    }
+
+    /// An ordinary pod has no denials.
+    #[test]
+    fn files_of_engines_are_requested_by_nobody() {
+        let options = |at: &str| OmittedItem::MountOptions {
+            destination: at.into(),
+            options: vec!["rw".to_owned()],
+        };
+        assert!(options("/etc/hostname").is_of_every_engine());
+        assert!(!options("/data").is_of_every_engine());
+        assert!(!OmittedItem::EveryDevice.is_of_every_engine());
     }
 
     /// Logs, `explain` and their readers rely on these words.
