@@ -190,7 +190,7 @@ impl Creation<'_> {
 
     /// Begins the container's standard error with the requests that were not granted, if there are any. Nothing of the
     /// container has run.
-    pub(super) fn tell_caller(&self, stderr: Option<StandardError>) {
+    pub(super) fn tell_caller(&self, stderr: Option<StandardError>) -> Result<(), RuntimeError> {
         let notice = self
             .record
             .plan()
@@ -198,6 +198,7 @@ impl Creation<'_> {
         if let (Some(stderr), Some(line)) = (stderr, notice) {
             stderr.begin(&line);
         }
+        Ok(())
     }
 
     /// Reports the process to the caller. A failure fails `create`: libcontainer would go on, and the caller would not

@@ -115,8 +115,7 @@ fn make(
     // Last: an init process made by libcontainer is born in this process's cgroup.
     creation.enter_systemd_cgroup(&shadow.spec)?;
 
-    let leaves = streams.leaves;
-    let tells = creation.tells(&streams);
+    let (leaves, tells) = (streams.leaves, creation.tells(&streams));
     // Makes the process, up to the end of `validate`. Its user namespace may be known by a descriptor of this process
     // only.
     let container =
@@ -146,6 +145,5 @@ fn make(
     creation.save_record()?;
     creation.keep_record()?;
     // Last: an engine shows standard error of a failed `create` as the error.
-    creation.tell_caller(tells);
-    Ok(())
+    creation.tell_caller(tells)
 }
