@@ -80,7 +80,9 @@ fn requests_that_are_not_granted_begin_standard_error() {
         let options = [&[runtime][..], more, &["test-probe"]].concat();
         docker.run(&options, &script)
     };
-    let asked = ["-v", &volume, "--cap-add", "SYS_TIME"];
+    // Of two binds the one at the working directory is the workspace.
+    let work = format!("{}:/work", data.display());
+    let asked = ["-v", &volume, "-v", &work, "-w/work", "--cap-add=SYS_TIME"];
     let said = run_with(runtime(), &asked);
     let (first, rest) = said.stderr.split_once('\n').unwrap();
     let begins =
