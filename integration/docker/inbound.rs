@@ -149,6 +149,44 @@ fn update_opens_a_published_port_of_a_running_container() {
     }
 }
 
+/// An `update` that was killed when it had written the record only: the same command again opens the port.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn update_opens_what_a_killed_one_has_only_written_down() {
+    let docker = Docker::connect();
+    let publish = ["-p18680:8080", "-p18681:8081"];
+    for more in [&[][..], &["--annotation", ALLOW]] {
+        let options = [&[runtime()][..], &publish, more].concat();
+        let container = start(&docker, &options, SERVERS);
+        let (id, inside) = (container.inspect("{{.Id}}"), address(&container));
+        container.exec(&[], &["sh", "-c", WAIT]).ok();
+        write_down(&id, 8080);
+        assert_eq!(ask(&inside, 8080, NOW), None);
+        // Another port first: the sidecar has no sockets to dial with yet.
+        for port in [8081_u16, 8080] {
+            assert_eq!(ask(&inside, port, NOW), None, "{port}");
+            let words = ["update", "--inbound-add", &port.to_string(), &id];
+            run(&program(), &words).ok();
+            assert!(ask(&inside, port, SOON).is_some(), "{port}");
+        }
+    }
+}
+
+/// Names an open port in a container's record.
+fn write_down(id: &str, port: u16) {
+    let found = std::fs::read_dir("/run/agentbox/index").unwrap();
+    let mut found = found.map(|entry| entry.unwrap().path());
+    let dir = found.find(|path| path.to_string_lossy().ends_with(id));
+    let path = dir.unwrap().join("record.json");
+    let text = std::fs::read(&path).unwrap();
+    let mut record: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    let network = &mut record["decided"]["plan"]["network"];
+    network["inbound"] = serde_json::json!([port]);
+    let nowhere = network["leadsNowhere"].as_object_mut().unwrap();
+    nowhere.remove(&port.to_string()).unwrap();
+    std::fs::write(path, record.to_string()).unwrap();
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn update_opens_no_port_beyond_the_ceiling_or_of_the_node() {

@@ -54,7 +54,10 @@ fn ask_with(
 ) -> Result<ControlReply, RuntimeError> {
     let path = dir.join(NAME);
     let failed = || RuntimeError::io(format!("ask the sidecar at {path:?}"));
-    let mut socket = short(dir, NAME, connect)?.map_err(failed())?;
+    let mut socket = short(dir, NAME, connect)?.map_err(|source| ControlError::Unreached {
+        path: path.clone(),
+        source,
+    })?;
     socket.set_write_timeout(Some(within)).map_err(failed())?;
     let mut line = serde_json::to_vec(request).map_err(|e| failed()(e.into()))?;
     line.push(b'\n');

@@ -1,5 +1,6 @@
 //! Why a container's network cannot be changed or queried.
 
+use std::io;
 use std::path::PathBuf;
 
 use crate::policy::MOST_PORTS;
@@ -12,6 +13,14 @@ pub enum ControlError {
     /// It refused, in its own words.
     #[error("{0}")]
     Refused(String),
+    /// Nothing was sent to it.
+    #[error("ask the sidecar at {path:?}")]
+    Unreached {
+        /// Its socket.
+        path: PathBuf,
+        /// The errno.
+        source: io::Error,
+    },
     /// A reply to another request.
     #[error("unexpected reply from the sidecar")]
     Unexpected,

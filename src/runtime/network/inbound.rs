@@ -1,7 +1,9 @@
 //! Opens inbound ports of a running container: resolved as at `create`, within the same ceilings.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
+use crate::plan::NetworkPlan;
 use crate::policy::{
     Field, InboundPort, NetworkMode, Origin, PolicyError, annotation_key, annotation_list,
 };
@@ -15,33 +17,24 @@ use crate::sidecar::{ControlReply, ControlRequest};
 
 /// Opens these ports, spelled as in the annotation, until the container ends.
 ///
-/// The record gets the ports first: if this process is killed in between, it names at least what is open.
+/// The record gets the ports first: if this process is killed in between, it names at least what is open. So the sidecar
+/// says what is left to open, and the same command again opens it.
 pub fn open(place: &ContainerPaths, asked: &str) -> Result<(), RuntimeError> {
     let _lock = place.lock_existing()?;
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
     let before = record.decided.clone();
-    let decided = before
-        .as_ref()
-        .ok_or_else(|| refuse(&record, "it is unconfined: it has no network wall"))?;
-    let network = &decided.plan.network;
-    if network.mode == NetworkMode::None {
-        return Err(refuse(
-            &record,
-            "its network.mode is none: nothing leads in",
-        ));
-    }
-    let new: BTreeSet<u16> = wanted(asked)?;
-    let new: BTreeSet<u16> = new.difference(&network.inbound).copied().collect();
-    if new.is_empty() {
-        return Ok(());
-    }
-    let all = network.inbound.union(&new).copied().collect();
-    rules::network_with_inbound(&record, network, &all)?;
-    let next = network.opening(&new, &decided.resolved.name, &decided.plan.namespaces)?;
-    let mut descriptors = ports::listen_outside(&record, &new)?;
-    if network.inbound.is_empty() {
-        descriptors.extend(ports::dialers(&record)?);
+    let wanted = wanted(asked)?;
+    let next = opened(&record, &wanted)?;
+    let served = served(&dir, &record)?;
+    let new: BTreeSet<u16> = wanted.difference(&served).copied().collect();
+    let mut descriptors = Vec::new();
+    if !new.is_empty() {
+        descriptors.extend(ports::listen_outside(&record, &new)?);
+        // They come with its first port.
+        if served.is_empty() {
+            descriptors.extend(ports::dialers(&record)?);
+        }
     }
     if let Some(decided) = &mut record.decided {
         decided.plan.network = next;
@@ -51,19 +44,56 @@ pub fn open(place: &ContainerPaths, asked: &str) -> Result<(), RuntimeError> {
             .insert(Field::NetworkInbound.to_string(), origin);
     }
     record.save(&dir)?;
-    let request = ControlRequest::Inbound(new.clone());
-    match control::hand_over(&dir, &record, &request, &descriptors)? {
-        ControlReply::Done => {
-            RunDir::of(place).note(vec![events::opened(&new)]);
-            Ok(())
-        }
-        ControlReply::Failed(why) => {
-            record.decided = before;
-            record.save(&dir)?;
-            Err(ControlError::Refused(why).into())
-        }
-        _ => Err(ControlError::Unexpected.into()),
+    if new.is_empty() {
+        return Ok(());
     }
+    let request = ControlRequest::Inbound(new.clone());
+    let error: RuntimeError = match control::hand_over(&dir, &record, &request, &descriptors) {
+        Ok(ControlReply::Done) => {
+            RunDir::of(place).note(vec![events::opened(&new)]);
+            return Ok(());
+        }
+        Ok(ControlReply::Failed(why)) => ControlError::Refused(why).into(),
+        Ok(_) => ControlError::Unexpected.into(),
+        Err(error) => error,
+    };
+    if opens_nothing(&error) {
+        record.decided = before;
+        record.save(&dir)?;
+    }
+    Err(error)
+}
+
+/// The container's network with these ports, if it may have them.
+fn opened(record: &Record, ports: &BTreeSet<u16>) -> Result<NetworkPlan, RuntimeError> {
+    let decided = record
+        .decided
+        .as_ref()
+        .ok_or_else(|| refuse(record, "it is unconfined: it has no network wall"))?;
+    let network = &decided.plan.network;
+    if network.mode == NetworkMode::None {
+        return Err(refuse(record, "its network.mode is none: nothing leads in"));
+    }
+    let all = network.inbound.union(ports).copied().collect();
+    rules::network_with_inbound(record, network, &all)?;
+    Ok(network.opening(ports, &decided.resolved.name, &decided.plan.namespaces)?)
+}
+
+/// The ports that the sidecar serves.
+fn served(dir: &Path, record: &Record) -> Result<BTreeSet<u16>, RuntimeError> {
+    let status = control::status(dir, record)?;
+    let ports = status.map(|status| status.inbound.ports.into_keys().collect());
+    Ok(ports.unwrap_or_default())
+}
+
+/// Whether the sidecar certainly did not open the ports: it refused, or the request did not reach it. After another
+/// error it may still open them.
+fn opens_nothing(error: &RuntimeError) -> bool {
+    matches!(
+        error,
+        RuntimeError::State { .. }
+            | RuntimeError::Control(ControlError::Refused(_) | ControlError::Unreached { .. })
+    )
 }
 
 /// The ports of a list.
@@ -79,8 +109,36 @@ fn wanted(list: &str) -> Result<BTreeSet<u16>, RuntimeError> {
 
 fn refuse(record: &Record, why: &str) -> RuntimeError {
     RuntimeError::State {
-        verb: "open a port of",
+        verb: ports::OPENS,
         id: record.id.clone(),
         why: why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request that timed out may wait in the sidecar's queue: the record goes on naming its ports.
+    #[test]
+    fn the_record_forgets_only_ports_that_cannot_be_open() {
+        let errno = || std::io::Error::from(std::io::ErrorKind::TimedOut);
+        let gone = RuntimeError::State {
+            verb: "ask the sidecar of",
+            id: "a".to_owned(),
+            why: "it has ended".to_owned(),
+        };
+        let unreached = ControlError::Unreached {
+            path: "/run/control".into(),
+            source: errno(),
+        };
+        let refused = ControlError::Refused("no".to_owned());
+        for error in [gone, unreached.into(), refused.into()] {
+            assert!(opens_nothing(&error), "{error}");
+        }
+        let unsure = RuntimeError::io("ask the sidecar")(errno());
+        for error in [unsure, ControlError::Unexpected.into()] {
+            assert!(!opens_nothing(&error), "{error}");
+        }
     }
 }

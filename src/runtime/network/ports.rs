@@ -11,6 +11,9 @@ use crate::runtime::state::record::{ProcessId, Record};
 use crate::sidecar::DIALERS;
 use crate::sys::netns;
 
+/// What an error says of the attempt.
+pub(super) const OPENS: &str = "open a port of";
+
 /// Listens on these ports of every address inside, for rules that name them after `create`. The caller must be
 /// single-threaded; afterwards it is back in its namespace. So for the others here.
 pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
@@ -116,7 +119,7 @@ fn bind(
 
 fn refused(record: &Record, why: &str) -> RuntimeError {
     RuntimeError::State {
-        verb: "open a port of",
+        verb: OPENS,
         id: record.id.clone(),
         why: why.to_owned(),
     }

@@ -18,6 +18,9 @@ use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sidecar::{ControlReply, ControlRequest};
 
+/// What an error says of the attempt.
+const CHANGES_RULES: &str = "change the network rules of";
+
 /// Requested changes of the rules, spelled as in annotations; `None` leaves a list unchanged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleChanges {
@@ -112,7 +115,7 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
 /// permission nor files, which may be broken by now.
 fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeError> {
     let refuse = |why: String| RuntimeError::State {
-        verb: "change the network rules of",
+        verb: CHANGES_RULES,
         id: record.id.clone(),
         why,
     };
@@ -195,7 +198,7 @@ fn within_ceilings(
     // An empty list must not change the mode.
     let mode = NetworkMode::Allowlist.to_string();
     annotations.insert(annotation_key(Field::NetworkMode), mode);
-    let network = network_with(&files, record, &annotations)?;
+    let network = network_with(&files, record, &annotations, CHANGES_RULES)?;
     Ok(EgressRules {
         allow: network.allow,
         deny: network.deny,
@@ -204,16 +207,18 @@ fn within_ceilings(
 }
 
 /// The container's network with these annotations; or `create`'s error. Containers that share it limit it as well.
+/// `verb` is for the error.
 fn network_with(
     files: &NodeFiles,
     record: &Record,
     annotations: &BTreeMap<String, String>,
+    verb: &'static str,
 ) -> Result<Network, RuntimeError> {
     let network = match select(files, record, annotations)? {
         Selection::Policy(resolved) => resolved.policy.network,
         Selection::Unconfined { .. } => {
             return Err(RuntimeError::State {
-                verb: "change the network rules of",
+                verb,
                 id: record.id.clone(),
                 why: "the node's file now says unconfined for it".to_owned(),
             });
@@ -252,7 +257,7 @@ pub(super) fn network_with_inbound(
     for (field, value) in fields {
         annotations.insert(annotation_key(field), value);
     }
-    network_with(&files, record, &annotations)
+    network_with(&files, record, &annotations, ports::OPENS)
 }
 
 /// The list for `network.allow`, as an annotation spells it.
