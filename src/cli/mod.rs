@@ -283,6 +283,20 @@ mod tests {
         }
     }
 
+    /// Together one of them could be done and the other refused.
+    #[test]
+    fn update_changes_rules_or_opens_ports() {
+        let parsed = |words: &[&str]| {
+            let all = ["agentbox", "update", "--inbound-add", "80"];
+            Cli::try_parse_from(all.iter().chain(words).chain(&["id"])).is_ok()
+        };
+        assert!(parsed(&[]) && parsed(&["--memory", "64M"]));
+        for rules in ["allow", "add", "remove", "deny"] {
+            let option = format!("--network-{rules}");
+            assert!(!parsed(&[&option, "a.test"]), "{option}");
+        }
+    }
+
     #[test]
     fn a_misuse_has_the_exit_status_of_its_verb() {
         let status = |line: &str| {

@@ -20,7 +20,11 @@ pub struct Update {
     #[arg(long, value_name = "RULES")]
     pub network_deny: Option<String>,
     /// Open inbound ports, comma-separated, within the ceiling, until the container ends
-    #[arg(long, value_name = "PORTS")]
+    #[arg(
+        long,
+        value_name = "PORTS",
+        conflicts_with_all = ["network_allow", "network_add", "network_remove", "network_deny"]
+    )]
     pub inbound_add: Option<String>,
     /// JSON file with an OCI `resources` object (`-`: standard input); replaces other limits
     #[arg(long, short, value_name = "FILE")]
