@@ -135,6 +135,7 @@ fn mounts(here: &Plan, there: &Plan) -> Vec<OmittedMount> {
             destination: mount.destination.clone(),
             source: mount.source().to_owned(),
             why,
+            of_every_engine: false,
         });
     }
     all
@@ -144,7 +145,12 @@ fn not_given(here: &Plan, there: &Plan) -> Vec<OmittedItem> {
     let given = there.not_given.iter();
     // Mounts are compared separately.
     let given = given
-        .filter(|item| !matches!(item, OmittedItem::MountOptions { .. }))
+        .filter(|item| {
+            !matches!(
+                item,
+                OmittedItem::MountOptions { .. } | OmittedItem::EngineMountOptions { .. }
+            )
+        })
         .filter(|item| !here.not_given.contains(item));
     let masked = there.filesystem.masked.iter();
     let hidden = masked.filter(|path| !here.filesystem.masked.contains(path));

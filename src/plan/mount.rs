@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{FileKind, MappedIds, MountReason};
-use crate::engines::kubelet::TOKEN_MOUNT;
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,13 +173,9 @@ pub struct OmittedMount {
     pub source: PathBuf,
     /// The reason.
     pub why: String,
-}
-
-impl OmittedMount {
     /// Whether the engine requests it for every container, so that its caller asked for nothing.
-    pub fn is_of_every_engine(&self) -> bool {
-        self.destination == Path::new(TOKEN_MOUNT)
-    }
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_every_engine: bool,
 }
 
 impl PlannedMount {

@@ -19,8 +19,8 @@ use super::scratch::most_of_a_tmpfs;
 use super::sort::{MountRules, MountTarget, SortedMounts};
 use super::workspace::{pod_role, workspace};
 use super::{
-    BundleFacts, FilesystemPlan, OmittedItem, PlanError, ScratchStorage, VisibleFiles, Warning,
-    volumes,
+    BundleFacts, FilesystemPlan, MountReason, OmittedItem, PlanError, PlannedMount, ScratchStorage,
+    VisibleFiles, Warning, volumes,
 };
 use crate::policy::{Field, Origin, ResolvedPolicy};
 
@@ -187,13 +187,25 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Omitt
         // The kernel file systems have the same options in every container.
         if !kept.is_the_kernels() && !missing.is_empty() {
             let options = missing.into_iter().map(str::to_owned).collect();
-            out.push(OmittedItem::MountOptions {
-                destination,
-                options,
+            out.push(match is_engines_file(kept) {
+                true => OmittedItem::EngineMountOptions {
+                    destination,
+                    options,
+                },
+                false => OmittedItem::MountOptions {
+                    destination,
+                    options,
+                },
             });
         }
     }
     out
+}
+
+/// Whether it is the host name file that CRI engines mount to be written in every container. A file of the caller's at
+/// this place has another reason.
+fn is_engines_file(kept: &PlannedMount) -> bool {
+    kept.destination == Path::new("/etc/hostname") && matches!(kept.why, MountReason::InWords(_))
 }
 
 /// A path of `filesystem.write` that is no mount is an error if it was written for this container. A pod's annotations

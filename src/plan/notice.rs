@@ -19,7 +19,7 @@ impl Plan {
     /// the node are not: the workload may read them.
     pub fn not_granted(&self) -> Vec<String> {
         let pruned = self.filesystem.pruned.iter();
-        let pruned = pruned.filter(|mount| !mount.is_of_every_engine());
+        let pruned = pruned.filter(|mount| !mount.of_every_engine);
         let mut all: Vec<String> = pruned
             .map(|mount| format!("{} is not mounted", path(&mount.destination)))
             .collect();
@@ -75,6 +75,10 @@ fn phrase(item: &OmittedItem) -> String {
         OmittedItem::MountOptions {
             destination,
             options,
+        }
+        | OmittedItem::EngineMountOptions {
+            destination,
+            options,
         } => format!(
             "{} of the mount at {}",
             escape(&options.join(", ")),
@@ -103,7 +107,6 @@ fn path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engines::kubelet::TOKEN_MOUNT;
     use crate::plan::OmittedMount;
     use crate::plan::tests::sample;
 
@@ -112,6 +115,7 @@ mod tests {
             destination: destination.into(),
             source: "/srv/secret-place".into(),
             why: "it holds keys".to_owned(),
+            of_every_engine: false,
         }
     }
 
@@ -122,7 +126,10 @@ mod tests {
         plan.not_given = vec![OmittedItem::EngineCapabilities {
             names: vec!["MKNOD".to_owned()],
         }];
-        plan.filesystem.pruned = vec![omitted(TOKEN_MOUNT)];
+        plan.filesystem.pruned = vec![OmittedMount {
+            of_every_engine: true,
+            ..omitted("/token")
+        }];
         assert_eq!(plan.not_granted(), Vec::<String>::new());
         assert_eq!(plan.notice("a"), None);
     }

@@ -99,6 +99,14 @@ pub enum OmittedItem {
         /// The options, `rw` for a mount that is read-only here.
         options: Vec<String>,
     },
+    /// The same of a file that an engine mounts in every container.
+    EngineMountOptions {
+        /// The mount point.
+        #[serde(with = "text::one")]
+        destination: PathBuf,
+        /// The options.
+        options: Vec<String>,
+    },
     /// A file that a report-only policy masks.
     HiddenFile {
         /// Its path in the container.
@@ -110,19 +118,13 @@ pub enum OmittedItem {
     InWords(String),
 }
 
-/// Files that CRI engines mount to be written in every container, and that a policy keeps read-only.
-const ENGINES_FILES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
-
 impl OmittedItem {
     /// Whether every engine requests it for every container.
     pub fn is_of_every_engine(&self) -> bool {
-        match self {
-            Self::EngineCapabilities { .. } => true,
-            Self::MountOptions { destination, .. } => ENGINES_FILES
-                .iter()
-                .any(|file| destination == std::path::Path::new(file)),
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::EngineCapabilities { .. } | Self::EngineMountOptions { .. }
+        )
     }
 }
 
@@ -144,6 +146,10 @@ impl fmt::Display for OmittedItem {
             Self::Devices { count } => write!(f, "{count} devices of the node (--privileged)"),
             Self::EveryDevice => f.write_str("access to every device of the node"),
             Self::MountOptions {
+                destination,
+                options,
+            }
+            | Self::EngineMountOptions {
                 destination,
                 options,
             } => {
@@ -187,23 +193,15 @@ mod tests {
                 destination: "/data".into(),
                 options: vec!["rw".to_owned()],
             },
+            OmittedItem::EngineMountOptions {
+                destination: "/etc/hostname".into(),
+                options: vec!["rw".to_owned()],
+            },
             OmittedItem::InWords("it was recorded in words".to_owned()),
         ] {
             let text = serde_json::to_string(&item).unwrap();
             assert_eq!(serde_json::from_str::<OmittedItem>(&text).unwrap(), item);
         }
-    }
-
-    /// An ordinary pod has no denials.
-    #[test]
-    fn files_of_engines_are_requested_by_nobody() {
-        let options = |at: &str| OmittedItem::MountOptions {
-            destination: at.into(),
-            options: vec!["rw".to_owned()],
-        };
-        assert!(options("/etc/hostname").is_of_every_engine());
-        assert!(!options("/data").is_of_every_engine());
-        assert!(!OmittedItem::EveryDevice.is_of_every_engine());
     }
 
     /// Logs, `explain` and their readers rely on these words.

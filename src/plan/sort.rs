@@ -136,7 +136,7 @@ impl SortedMounts {
             if named.is_workspace {
                 return Err(workspace_refused(destination, facts, why));
             }
-            self.prune(mount, &why);
+            self.leave_out(mount, named, volume, &why);
             return Ok(());
         }
         if matches!(volume, Some(Volume::Secret | Volume::Projected)) {
@@ -343,6 +343,7 @@ impl SortedMounts {
             destination: mount.destination().clone(),
             source: mount.source().clone().unwrap_or_default(),
             why: why.to_owned(),
+            of_every_engine: false,
         });
     }
 }

@@ -239,6 +239,22 @@ impl SortedMounts {
         self.keep_bind(&mount, facts, access, SCRATCH.to_owned());
     }
 
+    /// Leaves out a mount that is refused. A kubelet mounts a token in every container, for which its author asked nothing;
+    /// whatever else is at that place is a request.
+    pub(super) fn leave_out(
+        &mut self,
+        mount: &Mount,
+        named: MountTarget<'_>,
+        volume: Option<Volume>,
+        why: &str,
+    ) {
+        self.prune(mount, why);
+        if let Some(omitted) = self.pruned.last_mut() {
+            omitted.of_every_engine = named.path == Path::new(kubelet::TOKEN_MOUNT)
+                && matches!(volume, Some(Volume::Secret | Volume::Projected));
+        }
+    }
+
     /// One of the pod's Secrets. The author chose the names in it, and its files are meant to be visible.
     pub(super) fn secret(&mut self, mount: &Mount, facts: &SourceFacts, named: MountTarget<'_>) {
         self.keep_bind(mount, facts, BindAccess::ReadOnly, SECRETS.to_owned());

@@ -306,6 +306,7 @@ impl Layout {
                 destination: part.to_owned(),
                 source: part.to_owned(),
                 why,
+                of_every_engine: false,
             });
         }
     }

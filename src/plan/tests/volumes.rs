@@ -501,3 +501,34 @@ fn k_8_a_termination_message_is_writable_at_any_path_of_the_pods_choice() {
         }
     }
 }
+
+/// An ordinary pod has no denials: its kubelet mounts a token, and its engine a writable host name file. What a caller
+/// mounts at these places is a request.
+#[test]
+fn only_mounts_that_an_engine_makes_by_itself_are_requested_by_nobody() {
+    let token = format!("{VOLUMES}/kubernetes.io~projected/kube-api-access-x");
+    let of_every_engine = |case: Case, source: &str| {
+        let case = case.bind(source, crate::engines::kubelet::TOKEN_MOUNT);
+        let plan = case.found(|f| f.tmpfs = true).plan();
+        plan.filesystem.pruned[0].of_every_engine
+    };
+    assert!(of_every_engine(in_pod("standard"), &token));
+    let mut dockers = in_pod("standard");
+    dockers.facts.cri = false;
+    assert!(!of_every_engine(dockers, &token));
+    let of_another_pod = token.replace("44ef987d", "77ef987d");
+    assert!(!of_every_engine(in_pod("standard"), &of_another_pod));
+    assert!(!of_every_engine(in_pod("strict"), "/srv/keys"));
+    let options = |source: &str| {
+        let case = in_pod("standard").bind_of(FileKind::File, source, "/etc/hostname");
+        let all = case.options(&["rw"]).plan().not_given;
+        let is_of_host_name = |item: &OmittedItem| item.to_string().contains("/etc/hostname");
+        let own: Vec<OmittedItem> = all.into_iter().filter(is_of_host_name).collect();
+        assert_eq!(own.len(), 1, "{own:?}");
+        own[0].is_of_every_engine()
+    };
+    assert!(options(&format!(
+        "/var/lib/docker/containers/{ID}/hostname"
+    )));
+    assert!(!options("/srv/hostname"));
+}

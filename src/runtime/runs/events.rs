@@ -54,7 +54,7 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     };
     let mounts = plan.filesystem.pruned.iter().map(|mount| {
         let what = mount_of(&mount.destination, &mount.source);
-        let verdict = verdict(mount.is_of_every_engine());
+        let verdict = verdict(mount.of_every_engine);
         mount_event(what, verdict, "left-out", mount.why.to_string())
     });
     let asked = plan.not_given.iter().map(|item| {
@@ -177,6 +177,10 @@ fn not_given(item: &OmittedItem) -> (&'static str, Option<&'static str>) {
             )
         }
         OmittedItem::MountOptions { .. } => ("the caller requested it, and no mount gets it", None),
+        OmittedItem::EngineMountOptions { .. } => (
+            "the engine always requests it, and the policy does not grant it: no attempt to write was made",
+            None,
+        ),
         OmittedItem::EngineCapabilities { .. } => (
             "the engine always requests them, and the policy does not grant them: no attempt to use one was made",
             None,
@@ -196,7 +200,9 @@ fn not_given(item: &OmittedItem) -> (&'static str, Option<&'static str>) {
 /// The wall that does not grant it.
 fn wall_of(item: &OmittedItem) -> WallName {
     match item {
-        OmittedItem::MountOptions { .. } | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
+        OmittedItem::MountOptions { .. }
+        | OmittedItem::EngineMountOptions { .. }
+        | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
         OmittedItem::Setting { .. }
         | OmittedItem::Capabilities { .. }
         | OmittedItem::EngineCapabilities { .. }
