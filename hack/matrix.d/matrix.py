@@ -124,8 +124,6 @@ def normalise(text: str, name: str, scratch: str, runtime: str) -> str:
     text = re.sub(r'time="[^"]*" level=error msg="error waiting for container: context canceled"\n', "", text)
     # podman says "stopped" until it has cleaned up, and then "exited".
     text = re.sub(r"^stopped (\d+)$", r"exited \1", text, flags=re.MULTILINE)
-    # What the policy does not grant: a case of its own shows the line.
-    text = re.sub(r"^agentbox: not granted: .*\n", "", text, flags=re.MULTILINE)
     # What runc 1.1 puts before the cause.
     text = re.sub(r"(runc create failed: |runc run failed: |exec failed: )(unable to start container process: )?"
                   r"(error during container init: )?", "", text)

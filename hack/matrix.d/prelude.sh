@@ -147,6 +147,16 @@ internet() {
     [ "$KIND" != containerd ] || { mkdir -p /opt/cni && ln -sfn "$HERE/../../build/engines/$ENGINE/usr/lib/cni" /opt/cni/bin; }
 }
 
+# denials ID: what the log of a container says of its beginning, and each denial. runc's has neither, so they are said for it.
+denials() {
+    local log
+    [ "$RUNTIME" != runc ] || { echo created; return; }
+    log=$(agentbox audit --json "$1") || echo "no log of $1"
+    # In the order of the log; a run without a beginning is none.
+    grep -q '"state":"created"' <<<"$log" && echo created
+    grep -e '"verdict":"denied"' <<<"$log" || true
+}
+
 # walled NETWORK: a container that may reach one name, on a network; what it reached, and how much arrived elsewhere. The
 # runtime is agentbox itself: what --policy names would be a ceiling, too.
 walled() {

@@ -198,3 +198,37 @@ fn direct_a_program_starts_with_the_default_action_of_every_signal() {
         );
     }
 }
+
+/// `2>&1 | jq`: what a program parses begins with no line of ours, even where the policy wants one.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_merged_output_has_no_line_about_requests() {
+    let node = Node::new();
+    let mut config = node.config(&["sh", "-c", "echo out; echo err >&2"]);
+    config["annotations"] = serde_json::json!({"dev.agentbox.report.notice": "on"});
+    let sets = config["process"]["capabilities"].as_object_mut().unwrap();
+    for set in ["bounding", "effective", "permitted"] {
+        let all = sets[set].as_array_mut().unwrap();
+        all.push("CAP_SYS_TIME".into());
+    }
+    let bundle = node.bundle("bundle", &config);
+    let run_with = |name: &str, redirection: &str| {
+        let id = id(name);
+        let _guard = Guard(&node, &id);
+        let script = format!(
+            "\"$1\" --root \"$2\" create --bundle \"$3\" \"$4\" {redirection} && \"$1\" --root \"$2\" start \"$4\" || exit\n\
+             for i in $(seq 100); do \"$1\" --root \"$2\" state \"$4\" | grep -q stopped && exit; sleep 0.1; done; exit 9"
+        );
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &script, "-", &program(), &node.root, &bundle, &id]);
+        node.finish(command)
+    };
+    let apart = run_with("apart", "");
+    let line = apart.stderr.lines().find(|l| l.contains("SYS_TIME"));
+    let line = line.unwrap_or_else(|| panic!("{apart}"));
+    assert!(line.starts_with("agentbox: not granted: "), "{apart}");
+    assert_eq!((apart.code, apart.stdout.as_str()), (0, "out\n"), "{apart}");
+    let merged = run_with("merged", "2>&1");
+    assert!(merged.stdout.ends_with("out\nerr\n"), "{merged}");
+    assert!(!merged.to_string().contains("not granted"), "{merged}");
+}

@@ -43,9 +43,9 @@ impl Plan {
             .collect()
     }
 
-    /// The line, with its end; `None` if there is nothing to tell, or the policy wants no line.
+    /// The line, with its end; `None` if there is nothing to tell, or the policy wants no line, as the built-in ones.
     pub fn notice(&self, id: &str) -> Option<String> {
-        if self.report.quiet {
+        if !self.report.notice {
             return None;
         }
         let all = self.not_granted();
@@ -123,6 +123,7 @@ mod tests {
     #[test]
     fn an_ordinary_container_gets_no_line() {
         let mut plan = sample();
+        plan.report.notice = true;
         plan.not_given = vec![OmittedItem::EngineCapabilities {
             names: vec!["MKNOD".to_owned()],
         }];
@@ -137,6 +138,7 @@ mod tests {
     #[test]
     fn the_line_names_requests_of_the_caller_and_no_path_of_the_node() {
         let mut plan = sample();
+        plan.report.notice = true;
         plan.filesystem.pruned = vec![omitted("/keys\n")];
         plan.not_given = vec![
             OmittedItem::MountOptions {
@@ -164,7 +166,7 @@ mod tests {
         // A mount point may be as long as a path.
         plan.filesystem.pruned = vec![omitted(&format!("/{}", "x/".repeat(2000)))];
         assert!(plan.notice("a").unwrap().len() < 1024);
-        plan.report.quiet = true;
+        plan.report.notice = false;
         assert_eq!(plan.notice("a"), None);
     }
 }

@@ -25,9 +25,9 @@ pub struct ReportPlan {
     /// Whether it can read its last denials.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub denied: bool,
-    /// Whether the line about requests that were not granted is left out.
+    /// Whether its standard error begins with a line about requests that were not granted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub quiet: bool,
+    pub notice: bool,
     /// The plan of a report-only policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<AuditPlan>,
@@ -75,7 +75,7 @@ impl ReportPlan {
         }
         Self {
             denied: asked,
-            quiet: *notice == Switch::Off,
+            notice: *notice == Switch::On,
             audit: None,
         }
     }

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use super::conflict::Conflict;
 use super::fields::Fields;
-use super::{Access, Field, GuestPath, PolicyError, PolicyName, UNCONFINED};
+use super::{Access, Field, GuestPath, PolicyError, PolicyName, Switch, UNCONFINED};
 use crate::engines::annotation::may_be_of_the_image;
 use crate::text::{ValueError, distance, nearest, shown};
 
@@ -117,6 +117,17 @@ impl Authors {
 /// The annotation of a field.
 pub fn key(field: Field) -> String {
     AnnotationKey::Field(field).to_string()
+}
+
+impl AnnotationRequest {
+    /// Without the field that tells the caller something, where an image may have turned it off.
+    pub fn written_by(mut self, authors: Authors) -> Self {
+        let notice = &mut self.fields.report.notice;
+        if authors == Authors::PerhapsImage && *notice == Some(Switch::Off) {
+            *notice = None;
+        }
+        self
+    }
 }
 
 /// Reads all annotations of a container.

@@ -80,7 +80,7 @@ fn resolve_as(sources: &Sources, audited: Option<&PolicyName>) -> Result<Selecti
     if by_image && sources.asker == Asker::Container {
         resolver.check_choice(&request, &chosen, flag, &limits)?;
     }
-    let mut resolved = resolver.finish(request, chosen, limits, authors)?;
+    let mut resolved = resolver.finish(request.written_by(authors), chosen, limits, authors)?;
     // A user's own file is not the node's policy, whatever its name.
     let name = resolved.policy.name.clone();
     let is_for = |policies: &BTreeSet<PolicyName>| of_node && policies.contains(&name);

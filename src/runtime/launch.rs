@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use libcontainer::container::builder::ContainerBuilder;
@@ -10,6 +10,7 @@ use libcontainer::error::LibcontainerError;
 use libcontainer::syscall::syscall::SyscallType;
 use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::fstat;
 
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::leader::Leader;
@@ -55,16 +56,29 @@ impl Streams<'_> {
 pub struct StandardError;
 
 impl StandardError {
-    /// Writes a line before the program does. A full pipe, or a reader that is gone, loses the line and delays nothing.
+    /// Writes a line before the program does, where it is apart from standard output: no reader of that (`2>&1 | jq`) gets
+    /// it. A full pipe, or a reader that is gone, loses the line and delays nothing.
     pub fn begin(self, line: &str) {
         let Some(fd) = borrow_inherited(2) else {
             return;
         };
+        if borrow_inherited(1).is_some_and(|output| is_same_file(output, fd)) {
+            return;
+        }
         let mut ready = [PollFd::new(&fd, PollFlags::OUT)];
         let polled = poll(&mut ready, Some(&Timespec::default()));
         if polled == Ok(1) && ready[0].revents() == PollFlags::OUT && !rustix::termios::isatty(fd) {
             let _told = rustix::io::write(fd, line.as_bytes());
         }
+    }
+}
+
+/// Whether two descriptors are of one file, pipe or socket. Of those that cannot be compared, the line stays away.
+fn is_same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let identity = |fd: BorrowedFd<'_>| fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+    match (identity(one), identity(other)) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => true,
     }
 }
 
@@ -145,4 +159,27 @@ pub fn builder(
         builder = builder.with_stderr(fd);
     }
     Ok(builder)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// `2>&1`: a program that parses the output must not get the line.
+    #[test]
+    fn two_descriptors_of_one_file_are_recognised() {
+        let open = |path: &str| File::open(path).unwrap();
+        let (null, again) = (open("/dev/null"), open("/dev/null"));
+        assert!(is_same_file(null.as_fd(), again.as_fd()));
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (_other, apart) = std::io::pipe().unwrap();
+        let copy = writer.try_clone().unwrap();
+        assert!(is_same_file(writer.as_fd(), copy.as_fd()));
+        assert!(!is_same_file(writer.as_fd(), apart.as_fd()));
+        assert!(!is_same_file(writer.as_fd(), null.as_fd()));
+        drop(reader);
+    }
 }

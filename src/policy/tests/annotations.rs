@@ -49,7 +49,7 @@ fn every_field_has_an_annotation() {
         .field("time.grace", "5s")
         .field("time.sleep", "counts")
         .field("report.denied", "on")
-        .field("report.notice", "off")
+        .field("report.notice", "on")
         .field("report.audit", "strict")
         .resolved();
     let expected = Policy {
@@ -116,7 +116,7 @@ fn every_field_has_an_annotation() {
         },
         report: Report {
             denied: Switch::On,
-            notice: Switch::Off,
+            notice: Switch::On,
             audit: "strict".parse().unwrap(),
             learn: Switch::Off,
         },

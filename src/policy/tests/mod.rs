@@ -199,7 +199,7 @@ fn the_built_in_policies_follow_the_design() {
             },
             report: Report {
                 denied: Switch::Off,
-                notice: Switch::On,
+                notice: Switch::Off,
                 audit: AuditedPolicy::off(),
                 learn: Switch::Off,
             },

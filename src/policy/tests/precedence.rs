@@ -415,6 +415,24 @@ fn a_caller_of_podman_loosens_what_a_caller_of_docker_does() {
     assert!(matches!(over, PolicyError::ExceedsCeiling { .. }));
 }
 
+/// The line is for the caller, who may not have read the image's annotations.
+#[test]
+fn an_image_leaves_no_line_for_its_caller_out() {
+    let notice = |case: Case| {
+        let told = "base = \"standard\"\nreport.notice = \"on\"";
+        let case = case.file("told", told).node("default = \"told\"");
+        let resolved = case.field("report.notice", "off").resolved();
+        resolved.policy.report.notice
+    };
+    assert_eq!(notice(errors::podman()), Switch::On);
+    let of_caller = Case {
+        image: ImageAnnotations::NoneOfOurs,
+        ..errors::podman()
+    };
+    assert_eq!(notice(of_caller), Switch::Off);
+    assert_eq!(notice(case()), Switch::Off);
+}
+
 #[test]
 fn f_c1_what_an_image_may_have_written_widens_nothing() {
     use errors::podman;

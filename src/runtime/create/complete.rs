@@ -181,7 +181,7 @@ impl Creation<'_> {
         Census::of_node().enter(&self.place, &inside)
     }
 
-    /// Whether the container's standard error is this process's, and apart from its standard output.
+    /// Whether the container's standard error is this process's.
     pub(super) fn tells(&self, streams: &Streams<'_>) -> Option<StandardError> {
         let own = streams.standard() == StandardStreams::Callers && !self.decision.wrapped;
         (own && streams.leaves == RunRetention::Run && !self.has_terminal())
