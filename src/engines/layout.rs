@@ -33,6 +33,14 @@ pub fn is_id(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
+/// Whether it is the directory that podman fills from `mounts.conf` (containers-mounts.conf(5)) and mounts in every
+/// container; Fedora and RHEL have such a file: `<store>/overlay-containers/<id>/userdata/run/secrets`.
+pub fn is_podmans_secrets(target: &Path, source: &Path) -> bool {
+    let parts: Vec<&str> = source.iter().filter_map(|part| part.to_str()).collect();
+    target == Path::new("/run/secrets")
+        && matches!(parts[..], [.., list, id, "userdata", "run", "secrets"] if is_podmans(list) && is_id(id))
+}
+
 /// Whether podman and CRI-O use this name for the directory of a store's containers: `DRIVER-containers`.
 pub fn is_podmans(list: &str) -> bool {
     let driver = list.strip_suffix("-containers");

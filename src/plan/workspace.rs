@@ -19,7 +19,7 @@ use super::volumes::volume;
 use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
 use crate::engines::annotation;
 use crate::engines::kubelet::is_pods;
-use crate::engines::layout::{is_anonymous_volume, is_volume_like};
+use crate::engines::layout::{is_anonymous_volume, is_podmans_secrets, is_volume_like};
 use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
 
 /// Files that every engine mounts, wherever its data is.
@@ -169,6 +169,7 @@ fn only<'a>(binds: &[Bind<'a>], rules: MountRules<'_>, bundle: &BundleFacts) -> 
             && !ENGINES.contains(&place)
             && !b.facts.engines_volume
             && !b.names().flat_map(Path::ancestors).any(is_volume_like)
+            && !b.names().all(|name| is_podmans_secrets(b.place(), name))
     });
     let (Some(only), None) = (callers.next(), callers.next()) else {
         return None;

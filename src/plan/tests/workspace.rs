@@ -37,6 +37,7 @@ fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
     let one = || under("standard").bind("/srv/work", "/work");
     let volume = |name: &str| format!("/var/lib/docker/volumes/{name}/_data");
     let pod = json!({"io.kubernetes.cri.container-type": "container"});
+    let secrets = format!("/run/containers/storage/overlay-containers/{ID}/userdata/run/secrets");
     for (case, expect) in [
         (one(), Some("/work")),
         (one().cwd("/usr/src/app"), Some("/work")),
@@ -47,6 +48,10 @@ fn the_only_bind_is_the_workspace_if_none_holds_the_working_directory() {
                 .found(|f| f.engines_volume = true),
             Some("/work"),
         ),
+        // Fedora's and RHEL's podman mounts it in every container.
+        (one().bind(&secrets, "/run/secrets"), Some("/work")),
+        (one().bind(&secrets, "/data"), None),
+        (one().bind("/srv/secrets", "/run/secrets"), None),
         (
             under("standard").bind("/srv/work", "/home/me/work"),
             Some("/home/me/work"),
