@@ -1,13 +1,25 @@
 //! PURE. Ports that lead into a container: at `create`, and opened later.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::namespaces::HOST_NETWORK;
 use super::network::DNS_PORT;
-use super::{NamespaceType, NetworkPlan, PlanError, PlannedNamespace};
+use super::sidecar::SERVING_CPU_PERCENT;
+use super::{NamespaceType, NetworkPlan, Plan, PlanError, PlannedNamespace};
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{NetworkMode, PolicyName};
+
+impl Plan {
+    /// Records the ports that the engine publishes. One may be opened later, and then the sidecar has the work of one that
+    /// was named at `create`.
+    pub fn note_published(&mut self, published: BTreeMap<u16, BTreeSet<u16>>) {
+        self.network.note_published(published);
+        if self.network.is_served_by_own() && !self.network.dials_nothing() {
+            self.sidecar.cpu_percent = SERVING_CPU_PERCENT;
+        }
+    }
+}
 
 impl NetworkPlan {
     /// The network of a running container with these inbound ports too, if they can be opened there. `namespaces` are
@@ -19,8 +31,8 @@ impl NetworkPlan {
         namespaces: &[PlannedNamespace],
     ) -> Result<Self, PlanError> {
         let why = if self.refusing && self.dials_nothing() {
-            "under network.mode=local its sidecar was started without the right to connect, since it has no such port and \
-             publishes none: name the port when the container is made"
+            "under network.mode=local its sidecar was started without the right to connect, since no published port was known \
+             (only Docker's are, and those of podman 5 as root): name the port when the container is made"
                 .to_owned()
         } else if let Some(port) = ports.iter().find(|port| self.connect.contains_key(port)) {
             format!("port {port} inside leads out to a service (network.connect)")

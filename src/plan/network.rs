@@ -110,7 +110,7 @@ pub struct SharedNetwork {
 
 impl NetworkPlan {
     /// Records the ports that the engine publishes.
-    pub fn note_published(&mut self, mut published: BTreeMap<u16, BTreeSet<u16>>) {
+    pub(super) fn note_published(&mut self, mut published: BTreeMap<u16, BTreeSet<u16>>) {
         published.retain(|port, _| !self.inbound.contains(port));
         self.leads_nowhere = published;
     }

@@ -17,6 +17,9 @@ const TLS_CONNECTION_BYTES: u64 = 272 << 10;
 /// that grew may be half empty.
 const HELD_BYTES: u64 = 64 << 20;
 
+/// One thread that relays connections.
+pub(super) const SERVING_CPU_PERCENT: u32 = 100;
+
 /// The limits of the sidecar itself. Without connections it sleeps; with them it is one thread.
 pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits {
     let waits = SidecarLimits {
@@ -30,7 +33,7 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
     match network.mode {
         // A listener for each port, and three descriptors for each connection.
         NetworkMode::Local if inbound && !connects => SidecarLimits {
-            cpu_percent: 100,
+            cpu_percent: SERVING_CPU_PERCENT,
             ..waits
         },
         NetworkMode::Local if !connects => waits,
@@ -52,7 +55,7 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
             let of_requests = if requests { 2 } else { 0 };
             SidecarLimits {
                 memory_bytes: waits.memory_bytes + held + connections * each,
-                cpu_percent: 100,
+                cpu_percent: SERVING_CPU_PERCENT,
                 // Two for each connection, including undecided ones; listeners, the resolver, a timer for a few long
                 // streams, the share of exec processes, and inbound ports, which `update` may add.
                 files: (2 + of_requests) * (connections + UNDECIDED) + EXECS + 512 + 512,

@@ -134,8 +134,13 @@ fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
         "{error}"
     );
     let published = [(8080, [80].into()), (9090, [].into())].into();
-    local.network.note_published(published);
+    assert_eq!(local.sidecar.cpu_percent, 50);
+    local.note_published(BTreeMap::new());
+    assert_eq!(local.sidecar.cpu_percent, 50);
+    local.note_published(published);
     assert!(!local.network.dials_nothing());
+    // As with a port that was named at `create`.
+    assert_eq!(local.sidecar.cpu_percent, 100);
     let next = open(&local, &[8080, 8081]).unwrap();
     assert_eq!(next.inbound, [8080, 8081].into());
     assert_eq!(next.leads_nowhere, [(9090, [].into())].into());

@@ -224,7 +224,7 @@ fn under_policy(
     };
     let engine_files = names(spec, &facts, plan);
     let published = published(call, &engine_files);
-    plan.network.note_published(published);
+    plan.note_published(published);
     let volumes = secret_volumes(spec, &facts);
     let of_secrets = SecretSources {
         volumes: &volumes,

@@ -129,7 +129,8 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
             all.entry(port).or_default();
         }
     }
-    all
+    // An image may expose any number. No more can be opened.
+    all.into_iter().take(MOST_INBOUND).collect()
 }
 
 /// The TCP ports that podman publishes for the container with this bundle, and the node's ports for them. podman has
@@ -293,6 +294,14 @@ mod tests {
             serde_json::json!({"Config": {"ExposedPorts": {"80/tcp": {}}}}),
         );
         assert_eq!(published_in(&dir.0), [(80, [].into())].into());
+        let many: serde_json::Map<String, serde_json::Value> = (1..=1000)
+            .map(|port| (format!("{port}/tcp"), serde_json::json!({})))
+            .collect();
+        write(
+            "config.v2.json",
+            serde_json::json!({"Config": {"ExposedPorts": many}}),
+        );
+        assert_eq!(published_in(&dir.0).len(), MOST_INBOUND);
     }
 
     #[test]
