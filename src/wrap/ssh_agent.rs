@@ -23,7 +23,6 @@ use super::wanted::WrapRequest;
 use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
 use crate::egress::ssh::key::{ListedKey, of_public_file};
-use crate::plan::never::NeverList;
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Field, FieldOption, SshFingerprint};
 use crate::runtime::ssh_relay::UserAgent;
@@ -319,14 +318,16 @@ fn pinned(path: &Path, person: &Person, written: &[PathBuf]) -> Result<OwnedFd> 
     Ok(found.into())
 }
 
-/// Whether no sandbox writes a directory: none mounts it, or it lies in one of the user's credentials.
+/// Where users keep sockets and public keys: credentials, which no sandbox mounts. Not all credentials are closed: an
+/// agent's home, below agentbox's own state, is written by its sandboxes.
+const KEPT: [&str; 2] = [".ssh", ".gnupg"];
+
+/// Whether no sandbox writes a directory: none mounts it, or it is one of [`KEPT`].
 fn is_closed(person: &Person, directory: &Path) -> bool {
-    let never = NeverList::builtin();
     let mut homes = places::homes(person);
     places::no_sandbox_writes(person, directory)
         || homes.any(|home| {
-            never
-                .credentials()
+            KEPT.iter()
                 .any(|name| directory.starts_with(home.join(name)))
         })
 }
