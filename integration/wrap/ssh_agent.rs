@@ -320,7 +320,7 @@ fn n57_a_full_disk_under_the_log_ends_signing() {
     let mounted = run("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", &state]);
     assert_eq!(mounted.code, 0, "{mounted}");
     let script = format!(
-        "{}; touch ready; until [ -e go ]; do sleep 0.1; done; {}; true",
+        "{}; touch ready; until [ -e go ]; do sleep 0.1; done; {}; ssh-add -l; echo after",
         sign("listed"),
         sign("listed")
     );
@@ -348,6 +348,10 @@ fn n57_a_full_disk_under_the_log_ends_signing() {
     // The control is the first signature.
     let count = said.stdout.lines().filter(|line| *line == "1").count();
     assert_eq!(count, 1, "{said}");
+    // The run and its relay are there: it lists the key, and does not sign.
+    let tail = said.stdout.split("listed@home").nth(1);
+    assert!(tail.is_some_and(|tail| tail.contains("after")), "{said}");
+    assert_eq!(said.code, 0, "{said}");
 }
 
 #[test]
@@ -493,6 +497,24 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
         "a sandbox could have made it",
     );
     run("kill", &[looks_pid]);
+    // The same in the home that sandboxes of an agent have, below agentbox's own state: its sandboxes write there.
+    let homes = format!("{}/.local/state/agentbox/.agentbox-agents", person.home);
+    let said = person.does(&format!(
+        "umask 077; mkdir -p {homes}/claude/.claude; cd {homes}/claude/.claude; cp ~/.ssh/listed.pub .; ssh-agent -s -a {homes}/claude/.claude/a"
+    ));
+    let homes_pid = said.split("SSH_AGENT_PID=").nth(1).unwrap();
+    let homes_pid = homes_pid.split(';').next().unwrap();
+    refused(
+        Some(&format!("{homes}/claude/.claude/a")),
+        &["--ssh-agent"],
+        "a sandbox could have made it",
+    );
+    refused(
+        own,
+        &[&format!("--ssh-agent={homes}/claude/.claude/listed.pub")],
+        "a sandbox could have written",
+    );
+    run("kill", &[homes_pid]);
     // And no sandbox has such a directory for its workspace.
     let temporary = person.does("mktemp -d /tmp/ssh-XXXXXX");
     refused(

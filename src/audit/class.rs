@@ -58,6 +58,12 @@ impl Class {
         if event.is_verifys() {
             return Self::Verify;
         }
+        // The line that counts omitted events is of their class.
+        if let EventDetail::LeftOut { of, .. } = &event.what
+            && let Some(class) = Self::ALL.into_iter().find(|class| class.as_str() == of)
+        {
+            return class;
+        }
         match (event.wall, event.verdict, &event.what) {
             (_, Verdict::WouldDeny, _) => Self::Audited,
             (

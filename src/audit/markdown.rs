@@ -182,7 +182,8 @@ mod tests {
             let expected = "### agentbox\n\n; run of : \n\nCommand: \n\nFiles: \n\n\
                 | Refused | Times | Why | What would allow it |\n| --- | --- | --- | --- |\n|  | 1 |  |  |\n\n\
                 | Allowed | Connections | Bytes sent | Received | Rule |\n| --- | --- | --- | --- | --- |\n|  | 1 | 0 | 0 |  |\n\n\
-                | Signature | Signed | Failed |\n| --- | --- | --- |\n|  | 1 | 0 |\n";
+                | Signature | Signed | Failed |\n| --- | --- | --- |\n|  | 1 | 0 |\n\n\
+                All with : 1 to log in as 1 user, 0 for messages.\n";
             assert_eq!(outside, expected, "{mark}: {page}");
         }
     }

@@ -35,6 +35,8 @@ const OF_HOST: Rate = Rate {
 };
 /// The room that a line must have before an action that waits for it. Signatures have lines of at most about 1.6 KiB.
 const ROOM: u64 = 2 << 10;
+/// Most bytes that all waiting lines of a class take, with one event more.
+pub const WAITING: u64 = (MOST_FORMS as u64 + 2) * ROOM;
 /// Most remembered forms and hosts of a class.
 const MOST_FORMS: usize = 96;
 const MOST_HOSTS: usize = 128;
@@ -150,11 +152,7 @@ impl Quotas {
         let Some(used) = self.classes.get_mut(&Class::of(event)) else {
             return false;
         };
-        let waiting = used.forms.values().filter(|fold| fold.pending > 0);
-        // Besides: this event's line, and one with its count.
-        let lines = u64::try_from(waiting.count() + 2).unwrap_or(u64::MAX);
-        let free = SHARE.saturating_sub(used.bytes).saturating_add(self.pool);
-        if free < lines.saturating_mul(ROOM) {
+        if used.of_waiting() > SHARE.saturating_sub(used.bytes).saturating_add(self.pool) {
             return false;
         }
         used.bucket.refill(OF_CLASS, now_ms);
@@ -200,6 +198,10 @@ impl Quotas {
     pub fn spend(&mut self, event: &Event, bytes: usize) -> bool {
         let class = Class::of(event);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let kept = match class {
+            Class::Signatures => 0,
+            _ => self.kept(),
+        };
         let Some(used) = self.classes.get_mut(&class) else {
             return false;
         };
@@ -213,7 +215,7 @@ impl Quotas {
         }
         let over = used.bytes.saturating_add(bytes).saturating_sub(SHARE);
         let of_pool = over.min(bytes);
-        if of_pool > self.pool {
+        if of_pool > 0 && of_pool.saturating_add(kept) > self.pool {
             used.left_out = used.left_out.saturating_add(event.times());
             self.left_out_ever = self.left_out_ever.saturating_add(event.times());
             let due = used.counts_due_ms;
@@ -223,6 +225,16 @@ impl Quotas {
         used.bytes = used.bytes.saturating_add(bytes);
         self.pool = self.pool.saturating_sub(of_pool);
         true
+    }
+
+    /// The bytes of the pool that no other class takes: signatures are handed out, and lines with their counts wait.
+    fn kept(&self) -> u64 {
+        let used = self.classes.get(&Class::Signatures);
+        used.filter(|used| !used.forms.is_empty())
+            .map_or(0, |used| {
+                used.of_waiting()
+                    .saturating_sub(SHARE.saturating_sub(used.bytes))
+            })
     }
 
     fn is_due(&mut self, at_ms: u64) {
@@ -258,6 +270,13 @@ impl Quotas {
 }
 
 impl ClassUse {
+    /// The bytes that the waiting lines take, with one event more: its line, and one with its count.
+    fn of_waiting(&self) -> u64 {
+        let waiting = self.forms.values().filter(|fold| fold.pending > 0);
+        let lines = u64::try_from(waiting.count() + 2).unwrap_or(u64::MAX);
+        lines.saturating_mul(ROOM)
+    }
+
     /// Whether a form may have its first line now.
     fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
         // Neither may a hundred harmless calls hide the dangerous one, nor a scan the attempt at credentials.

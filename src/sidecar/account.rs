@@ -16,7 +16,8 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Whether it stays the caller, as root of a user namespace without another user ([`super::spawn`] allows root
-    /// nowhere else). The caller's supplementary groups stay too: setgroups(2) is forbidden there.
+    /// nowhere else). The caller's supplementary groups stay too: setgroups(2) is forbidden there. The relay to an SSH
+    /// agent may also be root itself: it leaves the groups before.
     pub(super) fn is_callers(self) -> bool {
         self.uid == 0
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::sidecar::journal::MOST_RESERVED;
 use crate::sidecar::protocol::Duty;
 use crate::sidecar::timekeeper::MembersKind;
 use crate::sys::pidfd;
@@ -105,13 +106,8 @@ const READ: &[libc::c_long] = &[
 ];
 
 /// For the relay to the user's SSH agent, besides the reader's calls: it accepts, connects to the one socket of its
-/// root, and reserves room for its log.
-const RELAY: &[libc::c_long] = &[
-    libc::SYS_accept4,
-    libc::SYS_connect,
-    libc::SYS_getsockopt,
-    libc::SYS_fallocate,
-];
+/// root. It also reserves room for its log.
+const RELAY: &[libc::c_long] = &[libc::SYS_accept4, libc::SYS_connect, libc::SYS_getsockopt];
 
 /// Compiles the reader's filter.
 pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
@@ -122,6 +118,11 @@ pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
 pub(super) fn of_ssh_relay() -> Result<BpfProgram, BackendError> {
     let mut rules = reading(RELAY)?;
     rules.insert(libc::SYS_socket, vec![equal(0, libc::AF_UNIX)?]);
+    // Other modes erase what is in the file, and a long reservation fills the disk.
+    let most = SeccompCondition::new(3, SeccompCmpArgLen::Qword, SeccompCmpOp::Le, MOST_RESERVED)?;
+    let keeps = is(1, libc::FALLOC_FL_KEEP_SIZE)?;
+    let reserves = SeccompRule::new(vec![keeps, most])?;
+    rules.insert(libc::SYS_fallocate, vec![reserves]);
     assemble(rules)
 }
 
@@ -319,8 +320,9 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
-    use super::Duty;
+    use super::{Duty, MOST_RESERVED};
     use crate::sys::seccomp;
+    use rustix::fs::FallocateFlags;
 
     /// Set for the copy of this test program that loads the filter.
     const CASE: &str = "AGENTBOX_TEST_FILTER_CASE";
@@ -415,7 +417,13 @@ mod tests {
         }),
     ];
 
-    const OF_RELAY: [Case; 4] = [
+    const OF_RELAY: [Case; 6] = [
+        ("the relay erases a part of its log", || {
+            erase_or_fill(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096);
+        }),
+        ("the relay fills the disk", || {
+            erase_or_fill(FallocateFlags::KEEP_SIZE, MOST_RESERVED + 1);
+        }),
         ("the relay opens", || {
             load(super::of_ssh_relay().unwrap());
             drop(std::fs::File::open("/dev/null"));
@@ -433,6 +441,12 @@ mod tests {
             drop(std::thread::Builder::new().spawn(|| ()));
         }),
     ];
+
+    fn erase_or_fill(mode: FallocateFlags, length: u64) {
+        let log = rustix::fs::memfd_create("log", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        load(super::of_ssh_relay().unwrap());
+        let _killed = rustix::fs::fallocate(&log, mode, 0, length);
+    }
 
     fn under_readers() {
         load(super::of_reader().unwrap());

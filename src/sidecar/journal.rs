@@ -10,14 +10,16 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 
 use super::inside::DenialFile;
-use crate::audit::quota::Amounts;
+use crate::audit::quota::{self, Amounts};
 use crate::audit::{Chain, Class, Context, DenialNotice, Event, EventDetail, Quotas};
 
-/// The room on the disk that is reserved behind the log before an action that waits for its line: more than all forms
-/// of a class have lines.
-const RESERVED: u64 = 128 << 10;
+/// The room on the disk that is reserved behind the log before an action that waits for its line: all that the forms of
+/// a class take for lines with their counts.
+const RESERVED: u64 = quota::WAITING;
 /// The room that any other line leaves free besides: longer than the relay's lines are.
 const OTHER_LINE: u64 = 4 << 10;
+/// Most bytes of one reservation, for the filter.
+pub(super) const MOST_RESERVED: u64 = RESERVED + OTHER_LINE;
 
 /// The log of one sandbox.
 #[derive(Debug)]
@@ -168,7 +170,7 @@ impl Journal {
         let takes_reserved = self
             .reserved_for
             .is_none_or(|class| class == Class::of(event));
-        let has_room = takes_reserved || self.reserve(RESERVED + OTHER_LINE);
+        let has_room = takes_reserved || self.reserve(MOST_RESERVED);
         if !self.unwritten.is_empty() || !has_room {
             self.unwritable = self.unwritable.saturating_add(event.times());
             return;
@@ -296,10 +298,11 @@ mod tests {
     fn namespaces(log: &Log) -> BTreeMap<String, u64> {
         let mut all: BTreeMap<String, u64> = BTreeMap::new();
         for line in &log.lines {
-            if let EventDetail::Signature {
-                namespace: Some(namespace),
-                ..
-            } = &line.event.what
+            if line.event.verdict == Verdict::Allowed
+                && let EventDetail::Signature {
+                    namespace: Some(namespace),
+                    ..
+                } = &line.event.what
             {
                 *all.entry(namespace.clone()).or_default() += line.event.times();
             }
@@ -335,6 +338,39 @@ mod tests {
         assert!(happened > 1_000 && refused > 1_000, "{happened} {refused}");
         let last = format!("5999{}", "n".repeat(240));
         assert!(!done.contains_key(&last), "the room was not used up");
+    }
+
+    /// Another class uses up what all share, while signatures of a known form wait for the line with their count.
+    #[test]
+    fn no_other_class_takes_the_room_of_what_was_handed_out() {
+        let fd = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(fd);
+        let mut journal = Journal::new(file.try_clone().unwrap().into(), Context::default());
+        let mut done: BTreeMap<String, u64> = BTreeMap::new();
+        let mut act = |journal: &mut Journal, namespace: &str, now| {
+            if acts(journal, signature(namespace), now) {
+                *done.entry(namespace.to_owned()).or_default() += 1;
+            }
+        };
+        // The own share of signatures is used up.
+        for n in 0..1_000_u64 {
+            act(&mut journal, &format!("{n}{}", "n".repeat(240)), n * 200);
+        }
+        let denied = |n: u64| Event {
+            verdict: Verdict::Denied,
+            reason: Some("r".repeat(200)),
+            ..signature(&format!("{n}{}", "d".repeat(240)))
+        };
+        // Equal signatures wait, longer each time, while denied requests take all that is left.
+        for n in 0..40_000_u64 {
+            let now = 200_000 + n * 100;
+            act(&mut journal, "git", now);
+            journal.write(denied(n), now);
+            journal.flush(now);
+        }
+        assert!(journal.lost() > 1_000, "the control: the room was used up");
+        journal.close();
+        assert_eq!(namespaces(&log_of(&mut file)), done);
     }
 
     /// Attack c: the disk of the log is full.

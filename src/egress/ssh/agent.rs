@@ -3,7 +3,7 @@
 //! of its keys. It can add, remove and lock nothing.
 
 use super::key::{ListedKeys, fingerprint};
-use super::signed::{SignaturePurpose, purpose};
+use super::signed::{LONGEST_SESSION, SignaturePurpose, purpose};
 use super::wire::{WireReader, put};
 use crate::policy::SshFingerprint;
 
@@ -158,16 +158,21 @@ fn sign(body: &[u8], keys: &ListedKeys) -> Option<AgentDecision> {
     })
 }
 
+/// Most bytes of a host key, and of its signature: more than those of RSA with 16,384 bits, and of certificates.
+const LONGEST_PROOF: usize = 16 << 10;
+
 fn bind(body: &[u8]) -> Option<AgentDecision> {
     let mut reader = WireReader::new(body.get(1..)?);
     reader.is(SESSION_BIND)?;
     let (host, session, signature) = (reader.string()?, reader.string()?, reader.string()?);
     let is_forwarding = reader.boolean()?;
     reader.end()?;
-    let is_filled = [host, session, signature]
-        .iter()
-        .all(|part| !part.is_empty());
-    is_filled.then_some(match is_forwarding {
+    // No host key and no signature is longer; the session's id is a hash (RFC 4253, 7.2).
+    let is_sound = (1..=LONGEST_SESSION).contains(&session.len())
+        && [host, signature]
+            .iter()
+            .all(|part| (1..=LONGEST_PROOF).contains(&part.len()));
+    is_sound.then_some(match is_forwarding {
         true => AgentDecision::Deny(AgentDenial::Request(DeniedRequest::Forward)),
         false => AgentDecision::Bind,
     })
@@ -352,6 +357,9 @@ mod tests {
             binding(&parts, &[0, 0]),
             binding(&parts[..2], &[0]),
             binding(&empty, &[0]),
+            binding(&[&[b'h'; LONGEST_PROOF + 1], SESSION, b"signature"], &[0]),
+            binding(&[b"host", &[b's'; LONGEST_SESSION + 1], b"signature"], &[0]),
+            binding(&[b"host", SESSION, &[b'p'; LONGEST_PROOF + 1]], &[0]),
         ] {
             assert_eq!(decided(&body), denied(DeniedRequest::Extension), "{body:?}");
         }

@@ -14,7 +14,7 @@ const PUBLIC_KEY: &[u8] = b"publickey";
 /// The same, with the server's key (OpenSSH's PROTOCOL, 3.3).
 const HOST_BOUND: &[u8] = b"publickey-hostbound-v00@openssh.com";
 /// Session ids are hashes, of SHA-1 to SHA-512.
-const LONGEST_SESSION: usize = 64;
+pub(super) const LONGEST_SESSION: usize = 64;
 /// Longest name of a user, or of an SSHSIG's purpose.
 const LONGEST_NAME: usize = 256;
 

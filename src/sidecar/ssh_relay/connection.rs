@@ -80,7 +80,7 @@ async fn sign(
     body: &[u8],
 ) -> io::Result<Vec<u8>> {
     relay.pace(RequestCost::Signature).await;
-    let mut turn = relay.turn().await;
+    let mut turn = relay.turn(signature.key).await;
     let line = signed(signature);
     if !relay.admits(&line) {
         relay.log(unlogged(signature.key));
@@ -91,11 +91,11 @@ async fn sign(
         .as_ref()
         .is_ok_and(|answer| agent::is_signature(answer));
     if !is_signed {
-        turn.fail(Instant::now());
+        turn.fail(signature.key, Instant::now());
         relay.log(not_signed(signature));
         return answer.map(|_| FAILURE.to_vec());
     }
-    turn.succeed();
+    turn.succeed(signature.key);
     match relay.record(line) {
         true => answer,
         false => {
@@ -281,7 +281,7 @@ mod tests {
         request(&data)
     }
 
-    /// The answers to these requests by an agent that signs or not, how often it was asked, and the log's text.
+    /// The answers to these requests by an agent that signs or not, and how often it was asked.
     fn answers(requests: &[Vec<u8>], journal: OwnedFd, says: &'static [u8]) -> (Vec<Vec<u8>>, u32) {
         let runtime = event_loop().unwrap();
         let asked = Rc::new(Cell::new(0));
@@ -332,6 +332,50 @@ mod tests {
         let full = File::options().append(true).open("/dev/full").unwrap();
         let (all, asked) = answers(&requests, full.into(), SIGNED);
         assert_eq!((all, asked), (vec![FAILURE.to_vec(); 2], 1));
+    }
+
+    /// Two connections of the workload's: the agent never has two requests, and a refusal makes the next one wait.
+    #[test]
+    fn the_agent_is_asked_for_one_signature_at_a_time() {
+        const SLOW: Duration = Duration::from_millis(200);
+        let file = memory();
+        let journal = Journal::new(file.try_clone().unwrap().into(), Context::default());
+        let keys = [ListedKey::of(KEY)].into_iter().collect();
+        // How many requests the agents have now and had at once, and when each came.
+        let (now, most) = (Rc::new(Cell::new(0_u32)), Rc::new(Cell::new(0_u32)));
+        let came = Rc::new(std::cell::RefCell::new(Vec::new()));
+        event_loop().unwrap().block_on(async {
+            let relay = RelayState::new(keys, journal);
+            let connection = || {
+                let (ours, mut theirs) = UnixStream::pair().unwrap();
+                let (now, most, came) = (Rc::clone(&now), Rc::clone(&most), Rc::clone(&came));
+                tokio::task::spawn_local(async move {
+                    while let Ok(Some(_)) = read_message(&mut theirs, None).await {
+                        came.borrow_mut().push(Instant::now());
+                        now.set(now.get() + 1);
+                        most.set(most.get().max(now.get()));
+                        tokio::time::sleep(SLOW).await;
+                        now.set(now.get() - 1);
+                        theirs.write_all(&framed(FAILURE)).await.unwrap();
+                    }
+                });
+                AgentConnection { stream: Some(ours) }
+            };
+            let (mut one, mut other) = (connection(), connection());
+            let bodies = [login(b"one"), login(b"two")];
+            let (first, second) = tokio::join!(
+                answer(&relay, &mut one, &bodies[0]),
+                answer(&relay, &mut other, &bodies[1]),
+            );
+            assert_eq!(
+                (first.unwrap(), second.unwrap()),
+                (FAILURE.to_vec(), FAILURE.to_vec())
+            );
+        });
+        let came = came.borrow();
+        assert_eq!((came.len(), most.get()), (2, 1));
+        // The agent's time, and the pause of a second.
+        assert!(came[1] - came[0] >= SLOW + Duration::from_secs(1));
     }
 
     #[test]

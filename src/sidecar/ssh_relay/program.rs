@@ -13,7 +13,7 @@ use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{self, ProtocolError};
 use crate::sidecar::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
-use crate::sys::{process, socket};
+use crate::sys::{process, socket, user_namespace};
 
 /// Agreed with [`super::start`]: standard streams, then this.
 const LINE_FD: RawFd = 3;
@@ -82,6 +82,7 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
         uid: setup.uid,
         gid: setup.gid,
     };
+    leave_groups(identity)?;
     confined(agent, identity).map_err(SidecarError::Confine)?;
     Ok(ConfinedRelay {
         setup,
@@ -90,6 +91,17 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
         init,
         line: copy,
     })
+}
+
+/// Leaves the groups of root itself, whose agent answers root alone. Only in a user namespace with one user they stay.
+fn leave_groups(identity: Identity) -> Result<(), SidecarError> {
+    let alone = user_namespace::only_user().map_err(SidecarError::step("read the user's map"))?;
+    match identity.is_callers() && alone.is_none() {
+        true => {
+            rustix::thread::set_thread_groups(&[]).map_err(SidecarError::step("clear the groups"))
+        }
+        false => Ok(()),
+    }
 }
 
 fn confined(agent: OwnedFd, identity: Identity) -> Result<(), ConfineError> {

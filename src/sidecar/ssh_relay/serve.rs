@@ -1,6 +1,7 @@
 //! The relay's loop: it accepts connections of the workload, within limits, and keeps the log.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -15,12 +16,14 @@ use tokio::time::Instant;
 use super::connection;
 use crate::audit::Event;
 use crate::egress::ssh::key::ListedKeys;
+use crate::policy::SshFingerprint;
 use crate::sidecar::journal::Journal;
 use crate::sys::event::{event_loop, readable};
 
 /// Connections at once; more wait in the kernel. Each holds one message of the workload's, and one of the agent's.
 const MOST_CONNECTIONS: usize = 32;
-/// The time that a message and a signature cost. A burst of them costs nothing: 5,000 messages or 50 signatures. The log
+/// The time that a message and a signature cost. A burst of them costs nothing, after five seconds without one: 5,000
+/// messages or 50 signatures. The log
 /// takes more new forms than that (`audit::quota`: 100 and 10 a second), so that it refuses none for the rate.
 const MESSAGE: Duration = Duration::from_millis(1);
 const SIGNATURE: Duration = Duration::from_millis(100);
@@ -43,33 +46,31 @@ pub(super) enum RequestCost {
     Signature,
 }
 
-/// When the agent is asked for the next signature. An agent that asks its user, or waits for a touch, serves nobody else
-/// meanwhile, and refusals would follow one another as fast as the user clicks.
-#[derive(Debug)]
+/// When the agent is asked for the next signature with each key. An agent that asks its user, or waits for a touch, serves
+/// nobody else meanwhile, and refusals would follow one another as fast as the user clicks. By key: another one that signs
+/// without a question ends no pause.
+#[derive(Debug, Default)]
 pub(super) struct SigningTurn {
-    /// Refusals since the last signature.
-    refusals: u32,
-    /// The end of the pause.
-    next: Instant,
+    /// Refusals since the last signature, and the end of the pause after them. Keys are few: only listed ones are here.
+    pauses: BTreeMap<SshFingerprint, (u32, Instant)>,
 }
 
 impl SigningTurn {
-    fn new(now: Instant) -> Self {
-        Self {
-            refusals: 0,
-            next: now,
-        }
+    /// The end of the pause of a key, if it has one.
+    fn next(&self, key: SshFingerprint) -> Option<Instant> {
+        self.pauses.get(&key).map(|(_, next)| *next)
     }
 
     /// The agent signed: the next signature needs no pause.
-    pub fn succeed(&mut self) {
-        self.refusals = 0;
+    pub fn succeed(&mut self, key: SshFingerprint) {
+        self.pauses.remove(&key);
     }
 
     /// The agent refused, or did not answer.
-    pub fn fail(&mut self, now: Instant) {
-        self.refusals = self.refusals.saturating_add(1);
-        self.next = now + pause(self.refusals);
+    pub fn fail(&mut self, key: SshFingerprint, now: Instant) {
+        let (refusals, next) = self.pauses.entry(key).or_insert((0, now));
+        *refusals = refusals.saturating_add(1);
+        *next = now + pause(*refusals);
     }
 }
 
@@ -104,7 +105,7 @@ impl RelayState {
             due: Notify::new(),
             began: now,
             paid: Cell::new(now),
-            turn: Mutex::new(SigningTurn::new(now)),
+            turn: Mutex::default(),
         }
     }
 
@@ -123,11 +124,18 @@ impl RelayState {
         }
     }
 
-    /// Waits until no other signature is asked for, and until the pause after a refused one is over.
-    pub async fn turn(&self) -> MutexGuard<'_, SigningTurn> {
-        let turn = self.turn.lock().await;
-        tokio::time::sleep_until(turn.next).await;
-        turn
+    /// Waits until no other signature is asked for, and until the pause after a refused one with this key is over.
+    pub async fn turn(&self, key: SshFingerprint) -> MutexGuard<'_, SigningTurn> {
+        loop {
+            let turn = self.turn.lock().await;
+            match turn.next(key) {
+                Some(next) if next > Instant::now() => {
+                    drop(turn);
+                    tokio::time::sleep_until(next).await;
+                }
+                _ => return turn,
+            }
+        }
     }
 
     fn milliseconds(&self) -> u64 {
@@ -217,15 +225,19 @@ mod tests {
 
     #[test]
     fn each_refusal_in_a_row_doubles_the_pause_and_a_signature_ends_it() {
-        let mut turn = SigningTurn::new(Instant::now());
+        let [key, other] = [b"one", b"two"].map(|key| crate::egress::ssh::key::fingerprint(key));
+        let mut turn = SigningTurn::default();
         let fail = |turn: &mut SigningTurn| {
             let now = Instant::now();
-            turn.fail(now);
-            (turn.next - now).as_secs()
+            turn.fail(key, now);
+            (turn.next(key).unwrap() - now).as_secs()
         };
         let pauses: Vec<u64> = (0..9).map(|_| fail(&mut turn)).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        turn.succeed();
+        // A key that signs without a question does not end it.
+        turn.succeed(other);
+        assert_eq!((turn.next(other), fail(&mut turn)), (None, 60));
+        turn.succeed(key);
         assert_eq!(fail(&mut turn), 1);
         assert_eq!(pause(u32::MAX), LONGEST_PAUSE);
     }
