@@ -243,6 +243,11 @@ impl FileNameFilter {
 
 /// Whether a path ends with a name, ignoring case: a file system may fold letters.
 pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
+    // Asked for each path and each name, and nearly always answered by the last letter.
+    let last = |path: &Path| path.as_os_str().as_bytes().last().copied();
+    if differ(last(path), last(name)) {
+        return false;
+    }
     let mut parts = path.components().rev();
     name.components().rev().all(|want| {
         let have = parts.next();
@@ -250,8 +255,27 @@ pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
     })
 }
 
+/// Whether two names differ for certain, by their letters at one end. Bytes that `Path` drops tell nothing.
+fn differ(one: Option<u8>, other: Option<u8>) -> bool {
+    let tells = |byte: u8| byte != b'/' && byte != b'.';
+    matches!((one, other), (Some(one), Some(other))
+        if tells(one) && tells(other) && !one.eq_ignore_ascii_case(&other))
+}
+
+/// Whether an absolute path certainly lies outside of another one: most differ in the first letter.
+fn is_outside(path: &Path, other: &Path) -> bool {
+    let first = |path: &Path| match path.as_os_str().as_bytes() {
+        [b'/', first, ..] => Some(*first),
+        _ => None,
+    };
+    differ(first(path), first(other))
+}
+
 impl NeverPath {
     fn covers(&self, real: &Path) -> bool {
+        if is_outside(real, &self.path) {
+            return false;
+        }
         // Everything is below "/": this entry covers only "/" itself.
         if self.path == Path::new("/") {
             return real == Path::new("/");
@@ -268,6 +292,9 @@ impl NeverPath {
 
 impl ReadOnlyPath {
     fn covers(&self, real: &Path) -> bool {
+        if is_outside(real, &self.path) {
+            return false;
+        }
         let Ok(rest) = real.strip_prefix(&self.path) else {
             return false;
         };

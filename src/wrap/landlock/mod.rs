@@ -55,6 +55,7 @@ use crate::policy::Capability;
 use crate::runtime::create::{self, BundleDecision, WrapParts};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::network::reading::{RequestSetup, UserSecretReader};
+use crate::sys::path::RealPaths;
 use crate::sys::process;
 pub use cannot::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use describe::decide;
@@ -102,7 +103,7 @@ fn run_decided(
         );
     }
     let proxy = proxy::listen(&mut plan)?;
-    let rules = split::rules(&plan, &place.own(), &terminals)?;
+    let rules = split::rules(&plan, &place.own(), &terminals, &RealPaths::default())?;
     let abi = abi()?;
     if let Some(trust) = &trust {
         place.keep_trust(trust)?;
@@ -142,7 +143,7 @@ fn run_decided(
         limit,
     };
     let ended = supervisor.run();
-    if !supervise::end_the_rest() {
+    if !supervisor.end_all() {
         log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
     }
     ended
@@ -203,9 +204,10 @@ fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
         let why = format!("syscalls.allow has {name}, which would undo a wall here");
         bail!(WrapRefusal::NotByLandlock(why));
     }
-    let rules = split::rules(&decided.plan, &[], &[])?;
+    let real = RealPaths::default();
+    let rules = split::rules(&decided.plan, &[], &[], &real)?;
     place.check_outside(&rules)?;
-    split::check(&decided.plan, &rules)
+    split::check(&decided.plan, &rules, &real)
 }
 
 /// Changes to the user behind sudo, with their own groups. Without sudo it changes nothing.

@@ -12,18 +12,21 @@ use anyhow::{Context, Result, bail};
 
 use super::rules::{self, LandlockRule};
 use crate::plan::{FileKind, Plan, SourceIdentity};
+use crate::sys::path::RealPaths;
 use crate::wrap::WrapRefusal;
 
 /// Most rules of one run: the kernel checks all of them for each name that is opened.
 const MOST: usize = 8192;
 
 /// The rules for a plan, for the node's current directories.
-pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<LandlockRule>> {
-    let hidden: Vec<PathBuf> = plan
-        .filesystem
-        .masked
-        .iter()
-        .filter_map(|p| p.canonicalize().ok())
+pub fn rules(
+    plan: &Plan,
+    own: &[PathBuf],
+    terminals: &[PathBuf],
+    real: &RealPaths,
+) -> Result<Vec<LandlockRule>> {
+    let hidden: Vec<PathBuf> = (plan.filesystem.masked.iter())
+        .filter_map(|path| real.of(path))
         .collect();
     let mut around = SplitRules {
         hidden,
@@ -32,9 +35,9 @@ pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<
     for rule in rules::of(plan, own, terminals) {
         match (
             rule.judged.is_some() && !rule.access.writes(),
-            rule.path.canonicalize(),
+            real.of(&rule.path),
         ) {
-            (true, Ok(real)) => around.add(rule, &real)?,
+            (true, Some(real)) => around.add(rule, &real)?,
             _ => around.rules.push(rule),
         }
     }
@@ -42,10 +45,9 @@ pub fn rules(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Result<Vec<
 }
 
 /// Refuses rules that make a hidden path visible, or a read-only one writable.
-pub fn check(plan: &Plan, rules: &[LandlockRule]) -> Result<()> {
-    let shown = rules::shown(&real_names(plan), &with_real_names(rules), |path| {
-        path.symlink_metadata().is_ok()
-    });
+pub fn check(plan: &Plan, rules: &[LandlockRule], real: &RealPaths) -> Result<()> {
+    let (plan, rules) = (real_names(plan, real), with_real_names(rules, real));
+    let shown = rules::shown(&plan, &rules, |path| path.symlink_metadata().is_ok());
     let Some(first) = shown.first() else {
         return Ok(());
     };
@@ -62,23 +64,25 @@ pub fn check(plan: &Plan, rules: &[LandlockRule]) -> Result<()> {
 }
 
 /// The plan with links resolved: a home may be a link.
-fn real_names(plan: &Plan) -> Plan {
+fn real_names(plan: &Plan, real: &RealPaths) -> Plan {
     let mut plan = plan.clone();
     let files = &mut plan.filesystem;
     for path in files.masked.iter_mut().chain(&mut files.readonly) {
-        real_name(path);
+        real_name(path, real);
     }
     plan
 }
 
-fn with_real_names(rules: &[LandlockRule]) -> Vec<LandlockRule> {
+fn with_real_names(rules: &[LandlockRule], real: &RealPaths) -> Vec<LandlockRule> {
     let mut rules = rules.to_owned();
-    rules.iter_mut().for_each(|rule| real_name(&mut rule.path));
+    for rule in &mut rules {
+        real_name(&mut rule.path, real);
+    }
     rules
 }
 
-fn real_name(path: &mut PathBuf) {
-    if let Ok(real) = path.canonicalize() {
+fn real_name(path: &mut PathBuf, real: &RealPaths) {
+    if let Some(real) = real.of(path) {
         *path = real;
     }
 }

@@ -88,6 +88,14 @@ impl CommandLimit {
 }
 
 impl Supervisor {
+    /// Ends all that is left of the run. `false` if some of it survives.
+    pub fn end_all(self) -> bool {
+        if let Some(sidecar) = &self.sidecar {
+            end_proxy(sidecar);
+        }
+        end_the_rest()
+    }
+
     /// Runs until the command ends. Returns its end, and the cause if its time was over.
     pub fn run(&self) -> Result<(ChildExit, Option<EndCause>)> {
         // From here on it mostly sleeps.
@@ -240,22 +248,34 @@ fn loopback_socket(kind: u64) -> std::io::Result<(OwnedFd, u32)> {
     Ok((socket, closed))
 }
 
+/// Ends the proxy, and waits for its end. It is a child, so its pidfd stays valid.
+fn end_proxy(sidecar: &OwnedFd) {
+    let _gone = rustix::process::pidfd_send_signal(sidecar, rustix::process::Signal::KILL);
+    let end = rustix::process::WaitId::PidFd(sidecar.as_fd());
+    let waited = rustix::io::retry_on_intr(|| {
+        rustix::process::waitid(end.clone(), rustix::process::WaitIdOptions::EXITED)
+    });
+    if let Err(error) = waited {
+        log::debug!("wait for the proxy's end: {error}");
+    }
+}
+
 /// Ends the command's remaining processes: they are children of this one, or will be when their parents end. `false` if
 /// some survive.
-pub fn end_the_rest() -> bool {
+fn end_the_rest() -> bool {
     const ROUNDS: u32 = 500;
     for _ in 0..ROUNDS {
-        let children = children();
-        for pid in &children {
-            // It is reaped below, so its number was not reused.
-            let _gone = rustix::process::kill_process(*pid, rustix::process::Signal::KILL);
-        }
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 Ok(Some(_)) => {}
                 Ok(None) => break,
+                // No child is left.
                 Err(_) => return true,
             }
+        }
+        for pid in children() {
+            // It is reaped above, so its number was not reused.
+            let _gone = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
