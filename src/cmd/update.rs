@@ -26,6 +26,9 @@ use crate::runtime::status;
 /// Changes a container's limits or network rules. Device rules are not limits and stay, as with runc.
 pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     let asked = network(args);
+    if args.inbound_add.is_some() && !only_network(args) {
+        bail!("one call opens ports or changes limits: make two calls");
+    }
     let place = match asked.is_some() || args.inbound_add.is_some() {
         true => {
             let own = change_network(args, asked)?;

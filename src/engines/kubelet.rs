@@ -95,6 +95,24 @@ fn place_in<'a>(parts: &[&'a str]) -> Option<PodPath<'a>> {
     }
 }
 
+/// Whether a path is in the volume that a kubelet adds for the token of the pod's service account: projected, or before
+/// Kubernetes 1.21 a Secret. An author's own volume has another name.
+pub fn is_token_volume(path: &Path) -> bool {
+    let parts = in_kubelet(path);
+    let place = parts.as_deref().and_then(|parts| place_in(parts.get(1..)?));
+    match place {
+        Some(PodPath::In {
+            plugin: PROJECTED,
+            name,
+        }) => name.starts_with("kube-api-access-"),
+        Some(PodPath::In {
+            plugin: SECRET,
+            name,
+        }) => name.contains("-token-"),
+        _ => false,
+    }
+}
+
 /// Whether a path is in a volume that a kubelet fills with secrets: its content is then read.
 pub fn is_secret(path: &Path) -> bool {
     let secret = |part: &std::ffi::OsStr| part == SECRET || part == PROJECTED;

@@ -8,7 +8,7 @@ use super::network::DNS_PORT;
 use super::sidecar::SERVING_CPU_PERCENT;
 use super::{NamespaceType, NetworkPlan, Plan, PlanError, PlannedNamespace};
 use crate::policy::inbound::MOST_INBOUND;
-use crate::policy::{NetworkMode, PolicyName};
+use crate::policy::{Field, NetworkMode, PolicyName, Tool};
 
 impl Plan {
     /// Records the ports that the engine publishes. One may be opened later, and then the sidecar has the work of one that
@@ -22,6 +22,27 @@ impl Plan {
 }
 
 impl NetworkPlan {
+    /// What lets a published port in, when the container is made, in the words of an engine's caller.
+    pub fn lets_in(&self, port: u16) -> String {
+        let inbound = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+        match self.mode {
+            NetworkMode::None => {
+                let mode = NetworkMode::Local.to_string();
+                format!(
+                    "{inbound} with {}",
+                    Tool::Engine.sets(Field::NetworkMode, &mode)
+                )
+            }
+            NetworkMode::Local | NetworkMode::Allowlist => inbound,
+        }
+    }
+
+    /// The command that opens it while the container runs; `None` if no port can lead in.
+    pub fn opens_live(&self, port: u16, id: &str) -> Option<String> {
+        (self.mode != NetworkMode::None)
+            .then(|| format!("agentbox update {id} --inbound-add {port}"))
+    }
+
     /// The network of a running container with these inbound ports too, if they can be opened there. `namespaces` are
     /// the container's.
     pub fn opening(

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use super::{OmittedItem, Plan, join, text};
-use crate::policy::{Field, Tool};
 use crate::text::{bounded, escape};
 
 /// The most requests that it names.
@@ -26,7 +25,7 @@ impl Plan {
         let items = self.not_given.iter();
         all.extend(items.filter(|i| !i.is_of_every_engine()).map(phrase));
         all.extend(self.network.leads_nowhere.keys().map(|port| {
-            let sets = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+            let sets = self.network.lets_in(*port);
             format!("published port {port} leads nowhere ({sets} lets it in)")
         }));
         all

@@ -20,7 +20,7 @@ use crate::engines::kubelet::{
     self, CONFIG, DOWNWARD, PROJECTED, PodPath, SCRATCHES, SECRET, is_image_volume, pod_path,
     pod_uid,
 };
-use crate::engines::layout::is_snapshot;
+use crate::engines::layout::{is_podmans_secrets, is_snapshot};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
 
 /// Why an emptyDir is there.
@@ -239,8 +239,8 @@ impl SortedMounts {
         self.keep_bind(&mount, facts, access, SCRATCH.to_owned());
     }
 
-    /// Leaves out a mount that is refused. A kubelet mounts a token in every container, for which its author asked nothing;
-    /// whatever else is at that place is a request.
+    /// Leaves out a mount that is refused. A kubelet mounts a token in every container, and podman a directory of its own,
+    /// for which nobody asked; whatever else is at those places is a request.
     pub(super) fn leave_out(
         &mut self,
         mount: &Mount,
@@ -250,8 +250,11 @@ impl SortedMounts {
     ) {
         self.prune(mount, why);
         if let Some(omitted) = self.pruned.last_mut() {
-            omitted.of_every_engine = named.path == Path::new(kubelet::TOKEN_MOUNT)
-                && matches!(volume, Some(Volume::Secret | Volume::Projected));
+            let source = mount.source().as_deref().unwrap_or(Path::new(""));
+            let is_token = named.path == Path::new(kubelet::TOKEN_MOUNT)
+                && matches!(volume, Some(Volume::Secret | Volume::Projected))
+                && kubelet::is_token_volume(source);
+            omitted.of_every_engine = is_token || is_podmans_secrets(named.path, source);
         }
     }
 

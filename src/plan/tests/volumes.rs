@@ -519,6 +519,24 @@ fn only_mounts_that_an_engine_makes_by_itself_are_requested_by_nobody() {
     let of_another_pod = token.replace("44ef987d", "77ef987d");
     assert!(!of_every_engine(in_pod("standard"), &of_another_pod));
     assert!(!of_every_engine(in_pod("strict"), "/srv/keys"));
+    // An author's own volumes there are requests.
+    for (plugin, name, is_kubelets) in [
+        ("projected", "vault", false),
+        ("secret", "keys", false),
+        ("secret", "default-token-abcde", true),
+    ] {
+        let source = format!("{VOLUMES}/kubernetes.io~{plugin}/{name}");
+        let found = of_every_engine(in_pod("standard"), &source);
+        assert_eq!(found, is_kubelets, "{source}");
+    }
+    // Fedora's and RHEL's podman mounts a directory of its own.
+    let podmans = |source: &str| {
+        let case = under("standard").bind(source, "/run/secrets");
+        case.plan().filesystem.pruned[0].of_every_engine
+    };
+    let own = format!("/var/lib/containers/storage/overlay-containers/{ID}/userdata/run/secrets");
+    assert!(podmans(&own));
+    assert!(!podmans(&own.replace("userdata", "other")));
     let options = |source: &str| {
         let case = in_pod("standard").bind_of(FileKind::File, source, "/etc/hostname");
         let all = case.options(&["rw"]).plan().not_given;

@@ -6,7 +6,7 @@ use super::page::{Page, size};
 use crate::plan::environment::PlainAddress;
 use crate::plan::signing::SigningPlan;
 use crate::plan::{NetworkPlan, ServiceTarget};
-use crate::policy::{Field, HoneyThen, NetworkMode, Tool, UpstreamNames};
+use crate::policy::{HoneyThen, NetworkMode, UpstreamNames};
 use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
 use crate::text::escape;
 
@@ -55,7 +55,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
         ));
     }
     for (port, outside) in &network.leads_nowhere {
-        page.item(published_nowhere(*port, outside));
+        page.item(published_nowhere(network, *port, outside));
     }
     for (key, value) in &network.sysctl {
         page.item(format_args!("{} = {}", escape(key), escape(value)));
@@ -64,7 +64,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
 
 /// The keys of the user's SSH agent.
 fn signing(page: &mut Page, plan: &SigningPlan) {
-    page.item("signatures by your SSH agent, for logins to servers and messages such as git's, each logged; with these keys:");
+    page.item("signatures by your SSH agent, for logins to servers and messages of any namespace (git's), each logged; with these keys:");
     for key in &plan.keys {
         page.item(format_args!("  {key}"));
     }
@@ -83,16 +83,18 @@ pub fn service(port: u16, target: &ServiceTarget) -> String {
 }
 
 /// A published port that leads nowhere.
-pub fn published_nowhere(port: u16, outside: &BTreeSet<u16>) -> String {
+pub fn published_nowhere(network: &NetworkPlan, port: u16, outside: &BTreeSet<u16>) -> String {
     let outside: Vec<String> = outside.iter().map(u16::to_string).collect();
     let from = match outside.is_empty() {
         true => String::new(),
         false => format!(" {} for", outside.join(" ")),
     };
-    format!(
-        "published, leads nowhere:{from} port {port}: {} leads in, or now `agentbox update ID --inbound-add {port}`",
-        Tool::Engine.sets(Field::NetworkInbound, &port.to_string())
-    )
+    let now = match network.opens_live(port, "ID") {
+        Some(command) => format!(", or now `{command}`"),
+        None => String::new(),
+    };
+    let sets = network.lets_in(port);
+    format!("published, leads nowhere:{from} port {port}: {sets} leads in{now}")
 }
 
 /// The allowed names and addresses, and what happens to others.

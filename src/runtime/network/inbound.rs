@@ -1,7 +1,6 @@
 //! Opens inbound ports of a running container: resolved as at `create`, within the same ceilings.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use crate::plan::NetworkPlan;
 use crate::policy::{
@@ -26,7 +25,17 @@ pub fn open(place: &ContainerPaths, asked: &str) -> Result<(), RuntimeError> {
     let before = record.decided.clone();
     let wanted = wanted(asked)?;
     let next = opened(&record, &wanted)?;
-    let served = served(&dir, &record)?;
+    let status = control::status(&dir, &record)?;
+    if let Some(status) = &status {
+        // Rules may have arrived of an `update` that the record does not have.
+        if let Some(port) = wanted.iter().find(|port| status.ports.contains(port)) {
+            let why = format!("on port {port} the wall itself listens inside, for the rules");
+            return Err(refuse(&record, &why));
+        }
+    }
+    let served: BTreeSet<u16> = status
+        .map(|status| status.inbound.ports.into_keys().collect())
+        .unwrap_or_default();
     let new: BTreeSet<u16> = wanted.difference(&served).copied().collect();
     let mut descriptors = Vec::new();
     if !new.is_empty() {
@@ -77,13 +86,6 @@ fn opened(record: &Record, ports: &BTreeSet<u16>) -> Result<NetworkPlan, Runtime
     let all = network.inbound.union(ports).copied().collect();
     rules::network_with_inbound(record, network, &all)?;
     Ok(network.opening(ports, &decided.resolved.name, &decided.plan.namespaces)?)
-}
-
-/// The ports that the sidecar serves.
-fn served(dir: &Path, record: &Record) -> Result<BTreeSet<u16>, RuntimeError> {
-    let status = control::status(dir, record)?;
-    let ports = status.map(|status| status.inbound.ports.into_keys().collect());
-    Ok(ports.unwrap_or_default())
 }
 
 /// Whether the sidecar certainly did not open the ports: it refused, or the request did not reach it. After another

@@ -103,8 +103,8 @@ fn bind(
                 )
             }
             (ErrorKind::AddrInUse, BindPlace::Outside) => {
-                let why = "another container in the engine's network listens on port";
-                refused(record, &format!("{why} {port}"))
+                let why = "another container in the engine's network listens there, or an earlier update has not ended yet";
+                refused(record, &format!("port {port}: {why}"))
             }
             (_, BindPlace::Inside) => {
                 RuntimeError::io(format!("listen on port {port} inside"))(error)

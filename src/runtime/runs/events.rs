@@ -69,8 +69,11 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         }
     });
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
-    let nowhere = plan.network.leads_nowhere.iter();
-    events.extend(nowhere.map(|(port, outside)| ports::published(&record.id, *port, outside)));
+    let network = &plan.network;
+    let nowhere = network.leads_nowhere.iter();
+    events.extend(
+        nowhere.map(|(port, outside)| ports::published(&record.id, network, *port, outside)),
+    );
     let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
     events.extend(audited.into_iter().take(MOST_LEFT_OUT));
     events

@@ -4,25 +4,32 @@ use std::collections::BTreeSet;
 
 use super::events::who;
 use crate::audit::{ConnectionKind, Event, EventDetail, PUBLISHED, Verdict, WallName};
-use crate::plan::join;
-use crate::policy::{Field, Tool};
+use crate::plan::{NetworkPlan, join};
 
 /// A published port that leads nowhere.
-pub(super) fn published(id: &str, port: u16, outside: &BTreeSet<u16>) -> Event {
+pub(super) fn published(
+    id: &str,
+    network: &NetworkPlan,
+    port: u16,
+    outside: &BTreeSet<u16>,
+) -> Event {
     let at: Vec<String> = outside.iter().map(u16::to_string).collect();
     let of = match at.is_empty() {
         true => String::new(),
         false => format!(" as {}", at.join(" and ")),
     };
-    let sets = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+    let now = match network.opens_live(port, join::short(id)) {
+        Some(command) => format!(", or now: {command}"),
+        None => String::new(),
+    };
+    let sets = network.lets_in(port);
     Event {
         cause: Some(PUBLISHED.to_owned()),
         reason: Some(format!(
             "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
         )),
         hint: Some(format!(
-            "the annotation {sets}, when the container is made, or now: agentbox update {} --inbound-add {port}",
-            join::short(id)
+            "the annotation {sets}, when the container is made{now}"
         )),
         ..Event::new(
             WallName::Network,

@@ -125,12 +125,15 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
         && let Some(config) = json::<Config>(&dir.join("config.v2.json"))
     {
         let exposed = config.config.exposed.unwrap_or_default();
+        // An image may expose any number. No more can be opened, and those that the caller names come first.
         for port in exposed.keys().filter_map(|key| tcp(key)) {
+            if all.len() >= MOST_INBOUND {
+                break;
+            }
             all.entry(port).or_default();
         }
     }
-    // An image may expose any number. No more can be opened.
-    all.into_iter().take(MOST_INBOUND).collect()
+    all
 }
 
 /// The TCP ports that podman publishes for the container with this bundle, and the node's ports for them. podman has
