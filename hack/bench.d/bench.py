@@ -20,13 +20,14 @@ from statistics import median
 import best
 import counted
 import order
+import sizes
 import traced
 import wrapped
 from network import Network
 from stats import difference, ratio, table, verdict
 
-FIGURES = ["lifecycle", "memory", "exec", "sidecar", "filter", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]
-ROUNDS = {"lifecycle": (300, 60), "exec": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "flood": (40, 8), "files": (30, 6), "crowd": (100, 30)}
+FIGURES = ["lifecycle", "memory", "exec", "sidecar", "filter", "trace", "wrap", "calls", "flood", "files", "crowd", "sizes", "network"]
+ROUNDS = {"lifecycle": (300, 60), "exec": (300, 60), "sidecar": (9, 3), "wrap": (200, 40), "calls": (60, 12), "flood": (40, 8), "files": (30, 6), "crowd": (100, 30), "sizes": (7, 3)}
 # Containers that run beside the measured one.
 CROWD = 200
 # Directories of the tree that is copied, with this many files each, of 1 to 16 KiB.
@@ -230,7 +231,7 @@ class Bench:
             return
         if {"lifecycle", "memory", "filter"} & set(self.figures):
             self.lifecycles()
-        for figure in ["exec", "sidecar", "trace", "wrap", "calls", "flood", "files", "crowd", "network"]:
+        for figure in ["exec", "sidecar", "trace", "wrap", "calls", "flood", "files", "crowd", "sizes", "network"]:
             if figure in self.figures:
                 self.figure = figure
                 getattr(self, figure)()
@@ -601,10 +602,8 @@ class Bench:
         for create, start, _, _ in crowd:
             steps(self.state, create, start)
             inits.append(int(Path("/run/bench.pid").read_text()))
-        measured = Contestant("", self.ours.runtime, "pod")
-
         def commands(number):
-            return sum(step.milliseconds for verb, step in zip(VERBS, steps(self.state, *measured.commands(self.state, number))[0]) if verb != "end")
+            return self.three_commands("pod", number)
 
         def alone(number):
             # The others run on: it is the runtime that does not know of them.
@@ -628,6 +627,16 @@ class Bench:
             table(["create + start + delete", "Ratio [95 %]", "Bar", ""], [self.ratio_bar(f"{beside} / alone", measured, 1.05)]),
             detail=[table(["create + start + delete of a pod's first container", "Median ms"], rows)],
         )
+
+    # what is large
+
+    def sizes(self):
+        sizes.measure(self, interleave, steps)
+
+    def three_commands(self, bundle, number):
+        """Milliseconds of create, start and delete with a bundle."""
+        taken, _ = steps(self.state, *dataclasses.replace(self.ours, bundle=bundle).commands(self.state, number))
+        return sum(step.milliseconds for verb, step in zip(VERBS, taken) if verb != "end")
 
     # the network wall
 
