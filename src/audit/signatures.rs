@@ -86,6 +86,7 @@ impl SignatureList {
 impl KeyTotal {
     fn add(&mut self, user: Option<&str>, signed: u64) {
         match user {
+            Some(_) if signed == 0 => {}
             Some(user) => {
                 self.logins = self.logins.saturating_add(signed);
                 self.users.insert(user.to_owned());

@@ -104,13 +104,21 @@ pub fn is_token_volume(path: &Path) -> bool {
         Some(PodPath::In {
             plugin: PROJECTED,
             name,
-        }) => name.starts_with("kube-api-access-"),
+        }) => name.strip_prefix("kube-api-access-").is_some_and(is_random),
         Some(PodPath::In {
             plugin: SECRET,
             name,
-        }) => name.contains("-token-"),
+        }) => name
+            .rsplit_once("-token-")
+            .is_some_and(|(_, end)| is_random(end)),
         _ => false,
     }
+}
+
+/// Whether Kubernetes made an ending: five letters and digits that form no words (apimachinery's `rand.SafeEncodeString`).
+fn is_random(text: &str) -> bool {
+    const OF: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    text.len() == 5 && text.bytes().all(|byte| OF.contains(&byte))
 }
 
 /// Whether a path is in a volume that a kubelet fills with secrets: its content is then read.

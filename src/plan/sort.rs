@@ -136,7 +136,7 @@ impl SortedMounts {
             if named.is_workspace {
                 return Err(workspace_refused(destination, facts, why));
             }
-            self.leave_out(mount, named, volume, &why);
+            self.leave_out((mount, facts), named, volume, &why);
             return Ok(());
         }
         if matches!(volume, Some(Volume::Secret | Volume::Projected)) {

@@ -243,18 +243,19 @@ impl SortedMounts {
     /// for which nobody asked; whatever else is at those places is a request.
     pub(super) fn leave_out(
         &mut self,
-        mount: &Mount,
+        (mount, facts): (&Mount, &SourceFacts),
         named: MountTarget<'_>,
         volume: Option<Volume>,
         why: &str,
     ) {
         self.prune(mount, why);
         if let Some(omitted) = self.pruned.last_mut() {
-            let source = mount.source().as_deref().unwrap_or(Path::new(""));
             let is_token = named.path == Path::new(kubelet::TOKEN_MOUNT)
                 && matches!(volume, Some(Volume::Secret | Volume::Projected))
-                && kubelet::is_token_volume(source);
-            omitted.of_every_engine = is_token || is_podmans_secrets(named.path, source);
+                && kubelet::is_token_volume(&facts.path);
+            let mut names = facts.kubelets_names().chain(mount.source().as_deref());
+            let is_podmans = names.all(|name| is_podmans_secrets(named.path, name));
+            omitted.of_every_engine = is_token || is_podmans;
         }
     }
 

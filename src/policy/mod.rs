@@ -30,6 +30,7 @@ mod fields;
 mod file;
 mod honey;
 pub mod inbound;
+mod key_preset;
 mod leave;
 mod list;
 mod message;

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::key_preset::KeyPreset;
 use super::secret::{BasicUser, QueryName, SecretHeader};
 use super::secret_source::{CommandSeconds, SecretCommand, SecretSource, UserSource, VolumeKey};
 use super::{Count, HostPath, NodeSecret, PolicyName, SecretName, SecretPlace, VariableName};
@@ -38,7 +39,11 @@ fn chooses_code(variable: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct WrittenSecret {
-    name: SecretName,
+    /// A provider of policies/keys.toml, which has what is left out here. Never in records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    preset: Option<String>,
+    #[serde(default)]
+    name: Option<SecretName>,
     /// Only in records, never in a file that somebody writes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     of_user: bool,
@@ -56,7 +61,7 @@ pub(super) struct WrittenSecret {
     from_env: Option<VariableName>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     policies: BTreeSet<PolicyName>,
-    #[serde(deserialize_with = "several")]
+    #[serde(default, deserialize_with = "several")]
     requests: BTreeSet<RequestRule>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     header: Option<SecretHeader>,
@@ -71,8 +76,33 @@ pub(super) struct WrittenSecret {
 }
 
 impl WrittenSecret {
-    fn source(&self) -> Result<SecretSource, String> {
-        let name = &self.name;
+    /// With what its preset has and it leaves out, and its name.
+    fn filled(mut self) -> Result<(SecretName, Self), String> {
+        let Some(provider) = self.preset.take() else {
+            let name = self.name.clone();
+            let name = name.ok_or("a secret needs a name, or a preset")?;
+            return Ok((name, self));
+        };
+        let preset = KeyPreset::of(&provider)?;
+        let name = match self.name.take() {
+            Some(name) => name,
+            None => provider
+                .parse()
+                .map_err(|error: ValueError| error.to_string())?,
+        };
+        self.name = Some(name.clone());
+        if self.requests.is_empty() {
+            self.requests = preset.requests.clone();
+        }
+        if self.header.is_none() && self.basic.is_none() && self.query.is_none() {
+            self.header = preset.header.clone();
+            self.basic = preset.basic.clone();
+        }
+        self.env = self.env.or_else(|| preset.env.clone());
+        Ok((name, self))
+    }
+
+    fn source(&self, name: &SecretName) -> Result<SecretSource, String> {
         let path = |text: &str| -> Result<HostPath, String> {
             text.parse()
                 .map_err(|error: ValueError| format!("secret {name}: {error}"))
@@ -130,9 +160,9 @@ impl TryFrom<WrittenSecret> for NodeSecret {
     type Error = String;
 
     fn try_from(written: WrittenSecret) -> Result<Self, String> {
-        let source = written.source()?;
+        let (name, written) = written.filled()?;
+        let source = written.source(&name)?;
         let WrittenSecret {
-            name,
             policies,
             requests,
             header,
@@ -167,7 +197,8 @@ impl TryFrom<WrittenSecret> for NodeSecret {
 impl From<NodeSecret> for WrittenSecret {
     fn from(secret: NodeSecret) -> Self {
         let mut written = Self {
-            name: secret.name,
+            preset: None,
+            name: Some(secret.name),
             of_user: false,
             file: None,
             volume: None,
@@ -236,11 +267,11 @@ pub struct UserSecret(WrittenSecret);
 impl UserSecret {
     /// The secret of a user with this home, for which `~/` stands.
     pub fn within(self, home: &Path) -> Result<NodeSecret, String> {
-        let Self(mut written) = self;
+        let Self(written) = self;
+        let (name, mut written) = written.filled()?;
         if written.of_user || !written.policies.is_empty() {
             return Err(format!(
-                "secret {}: leave out of-user and policies, which are for other files: it counts where its requests are allowed",
-                written.name
+                "secret {name}: leave out of-user and policies, which are for other files: it counts where its requests are allowed"
             ));
         }
         written.of_user = true;
@@ -262,6 +293,42 @@ impl UserSecret {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preset_has_what_a_secret_leaves_out() {
+        let read = |text: &str| {
+            let secret = toml::from_str::<UserSecret>(text).map_err(|error| error.to_string())?;
+            secret.within(Path::new("/home/me"))
+        };
+        let short = read("preset = \"anthropic\"\nfrom-env = \"KEY\"").unwrap();
+        assert_eq!(short.name.as_str(), "anthropic");
+        assert_eq!(short.place.to_string(), "the header x-api-key");
+        assert_eq!(short.env.as_ref().unwrap().as_str(), "ANTHROPIC_API_KEY");
+        assert!(short.places().unwrap().len() == 1 && short.requests.len() > 2);
+        // The secret's own keys count.
+        let own = read(
+            "preset = \"openai\"\nname = \"mine\"\nfile = \"/k\"\nenv = \"MINE\"\nquery = \"key\"\nrequests = [\"GET https://a.test/x\"]",
+        );
+        let own = own.unwrap();
+        assert_eq!(own.name.as_str(), "mine");
+        assert_eq!(own.env.as_ref().unwrap().as_str(), "MINE");
+        assert!(matches!(own.place, SecretPlace::Query(_)));
+        assert_eq!(own.requests.len(), 1);
+        // A record has no preset: it says what counted.
+        let record = serde_json::to_string(&short).unwrap();
+        assert!(!record.contains("preset"), "{record}");
+        assert_eq!(serde_json::from_str::<NodeSecret>(&record).unwrap(), short);
+        for bad in [
+            "from-env = \"KEY\"",
+            "preset = \"antropic\"\nfrom-env = \"KEY\"",
+            "preset = \"anthropic\"",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+        // The node's file has them too.
+        let node = "[[secret]]\npreset = \"github-git\"\nfile = \"/k\"\npolicies = [\"p\"]";
+        assert!(crate::policy::NodeConfig::parse(node).is_ok());
+    }
 
     #[test]
     fn a_users_secret_is_of_a_file_a_command_or_a_variable() {

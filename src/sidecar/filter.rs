@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::audit::quota::MOST_BYTES;
 use crate::sidecar::journal::MOST_RESERVED;
 use crate::sidecar::protocol::Duty;
 use crate::sidecar::timekeeper::MembersKind;
@@ -118,10 +119,15 @@ pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
 pub(super) fn of_ssh_relay() -> Result<BpfProgram, BackendError> {
     let mut rules = reading(RELAY)?;
     rules.insert(libc::SYS_socket, vec![equal(0, libc::AF_UNIX)?]);
-    // Other modes erase what is in the file, and a long reservation fills the disk.
-    let most = SeccompCondition::new(3, SeccompCmpArgLen::Qword, SeccompCmpOp::Le, MOST_RESERVED)?;
-    let keeps = is(1, libc::FALLOC_FL_KEEP_SIZE)?;
-    let reserves = SeccompRule::new(vec![keeps, most])?;
+    // Other modes erase what is in the file, and a long reservation, or many behind one another, fill the disk.
+    let at_most = |argument, most| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Le, most)
+    };
+    let reserves = SeccompRule::new(vec![
+        is(1, libc::FALLOC_FL_KEEP_SIZE)?,
+        at_most(2, MOST_BYTES)?,
+        at_most(3, MOST_RESERVED)?,
+    ])?;
     rules.insert(libc::SYS_fallocate, vec![reserves]);
     assemble(rules)
 }
@@ -320,7 +326,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
-    use super::{Duty, MOST_RESERVED};
+    use super::{Duty, MOST_BYTES, MOST_RESERVED};
     use crate::sys::seccomp;
     use rustix::fs::FallocateFlags;
 
@@ -417,12 +423,16 @@ mod tests {
         }),
     ];
 
-    const OF_RELAY: [Case; 6] = [
+    const OF_RELAY: [Case; 7] = [
         ("the relay erases a part of its log", || {
-            erase_or_fill(FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 4096);
+            let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            erase_or_fill(mode, 0, 4096);
         }),
         ("the relay fills the disk", || {
-            erase_or_fill(FallocateFlags::KEEP_SIZE, MOST_RESERVED + 1);
+            erase_or_fill(FallocateFlags::KEEP_SIZE, 0, MOST_RESERVED + 1);
+        }),
+        ("the relay reserves far behind its log", || {
+            erase_or_fill(FallocateFlags::KEEP_SIZE, MOST_BYTES + 1, 4096);
         }),
         ("the relay opens", || {
             load(super::of_ssh_relay().unwrap());
@@ -442,10 +452,10 @@ mod tests {
         }),
     ];
 
-    fn erase_or_fill(mode: FallocateFlags, length: u64) {
+    fn erase_or_fill(mode: FallocateFlags, at: u64, length: u64) {
         let log = rustix::fs::memfd_create("log", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         load(super::of_ssh_relay().unwrap());
-        let _killed = rustix::fs::fallocate(&log, mode, 0, length);
+        let _killed = rustix::fs::fallocate(&log, mode, at, length);
     }
 
     fn under_readers() {

@@ -158,8 +158,9 @@ fn sign(body: &[u8], keys: &ListedKeys) -> Option<AgentDecision> {
     })
 }
 
-/// Most bytes of a host key, and of its signature: more than those of RSA with 16,384 bits, and of certificates.
-const LONGEST_PROOF: usize = 16 << 10;
+/// Most bytes of a host key, and of its signature: more than those of RSA with 16,384 bits, and of certificates with many
+/// names.
+const LONGEST_PROOF: usize = 64 << 10;
 
 fn bind(body: &[u8]) -> Option<AgentDecision> {
     let mut reader = WireReader::new(body.get(1..)?);

@@ -506,7 +506,7 @@ fn k_8_a_termination_message_is_writable_at_any_path_of_the_pods_choice() {
 /// mounts at these places is a request.
 #[test]
 fn only_mounts_that_an_engine_makes_by_itself_are_requested_by_nobody() {
-    let token = format!("{VOLUMES}/kubernetes.io~projected/kube-api-access-x");
+    let token = format!("{VOLUMES}/kubernetes.io~projected/kube-api-access-x7k2p");
     let of_every_engine = |case: Case, source: &str| {
         let case = case.bind(source, crate::engines::kubelet::TOKEN_MOUNT);
         let plan = case.found(|f| f.tmpfs = true).plan();
@@ -523,7 +523,9 @@ fn only_mounts_that_an_engine_makes_by_itself_are_requested_by_nobody() {
     for (plugin, name, is_kubelets) in [
         ("projected", "vault", false),
         ("secret", "keys", false),
-        ("secret", "default-token-abcde", true),
+        ("projected", "kube-api-access-vault", false),
+        ("secret", "default-token-x7k2p", true),
+        ("secret", "my-token-store", false),
     ] {
         let source = format!("{VOLUMES}/kubernetes.io~{plugin}/{name}");
         let found = of_every_engine(in_pod("standard"), &source);

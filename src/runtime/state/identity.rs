@@ -115,6 +115,10 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
     let mut all = BTreeMap::new();
     for (key, bindings) in host.port_bindings.into_iter().flatten() {
         let Some(port) = tcp(&key) else { continue };
+        // No more can be opened, and the log has a line for each.
+        if all.len() >= MOST_INBOUND && !all.contains_key(&port) {
+            continue;
+        }
         let outside = bindings.into_iter().flatten();
         let outside = outside.filter_map(|binding| binding.port.parse::<u16>().ok());
         all.entry(port)
@@ -125,7 +129,7 @@ fn published_in(dir: &Path) -> BTreeMap<u16, BTreeSet<u16>> {
         && let Some(config) = json::<Config>(&dir.join("config.v2.json"))
     {
         let exposed = config.config.exposed.unwrap_or_default();
-        // An image may expose any number. No more can be opened, and those that the caller names come first.
+        // An image may expose any number. Those that the caller names come first.
         for port in exposed.keys().filter_map(|key| tcp(key)) {
             if all.len() >= MOST_INBOUND {
                 break;

@@ -58,6 +58,8 @@ async fn answer(
         }
         AgentDecision::Sign(signature) => sign(relay, agent, &signature, body).await,
         AgentDecision::Bind => {
+            // The agent checks a signature.
+            relay.pace(RequestCost::Signature).await;
             let said = agent.ask(body).await?;
             Ok(match agent::is_success(&said) {
                 true => said,

@@ -8,7 +8,7 @@ use super::serve::{self, RelayFds};
 use super::{ARGV0, RelayReply, RelaySetup};
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
-use crate::sidecar::confine::{self, SidecarRlimits};
+use crate::sidecar::confine::{self, SidecarRlimits, not_held};
 use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{self, ProtocolError};
 use crate::sidecar::{ConfineError, SidecarError, filter};
@@ -96,11 +96,17 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
 /// Leaves the groups of root itself, whose agent answers root alone. Only in a user namespace with one user they stay.
 fn leave_groups(identity: Identity) -> Result<(), SidecarError> {
     let alone = user_namespace::only_user().map_err(SidecarError::step("read the user's map"))?;
-    match identity.is_callers() && alone.is_none() {
-        true => {
-            rustix::thread::set_thread_groups(&[]).map_err(SidecarError::step("clear the groups"))
-        }
-        false => Ok(()),
+    if !identity.is_callers() || alone.is_some() {
+        return Ok(());
+    }
+    rustix::thread::set_thread_groups(&[]).map_err(SidecarError::step("clear the groups"))?;
+    let left = rustix::process::getgroups().map_err(SidecarError::step("read the groups"))?;
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(SidecarError::Confine(not_held(
+            "no supplementary group",
+            left,
+        ))),
     }
 }
 

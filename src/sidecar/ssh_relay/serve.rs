@@ -1,7 +1,7 @@
 //! The relay's loop: it accepts connections of the workload, within limits, and keeps the log.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -22,8 +22,8 @@ use crate::sys::event::{event_loop, readable};
 
 /// Connections at once; more wait in the kernel. Each holds one message of the workload's, and one of the agent's.
 const MOST_CONNECTIONS: usize = 32;
-/// The time that a message and a signature cost. A burst of them costs nothing, after five seconds without one: 5,000
-/// messages or 50 signatures. The log
+/// The time that a message and a signature cost. After five seconds without one a burst costs nothing: 5,000 messages or
+/// 50 signatures. The log
 /// takes more new forms than that (`audit::quota`: 100 and 10 a second), so that it refuses none for the rate.
 const MESSAGE: Duration = Duration::from_millis(1);
 const SIGNATURE: Duration = Duration::from_millis(100);
@@ -46,28 +46,33 @@ pub(super) enum RequestCost {
     Signature,
 }
 
-/// When the agent is asked for the next signature with each key. An agent that asks its user, or waits for a touch, serves
-/// nobody else meanwhile, and refusals would follow one another as fast as the user clicks. By key: another one that signs
-/// without a question ends no pause.
+/// When the agent is asked for the next signature. An agent that asks its user, or waits for a touch, serves nobody else
+/// meanwhile, and refusals would follow one another as fast as the user clicks. Keys that sign without a question are
+/// told apart: they neither wait nor end the pause of others.
 #[derive(Debug, Default)]
 pub(super) struct SigningTurn {
-    /// Refusals since the last signature, and the end of the pause after them. Keys are few: only listed ones are here.
+    /// Refusals since the last signature, and the end of the pause after them. Only listed keys are here.
     pauses: BTreeMap<SshFingerprint, (u32, Instant)>,
+    /// Keys that the agent has signed with, and not refused since.
+    signing: BTreeSet<SshFingerprint>,
 }
 
 impl SigningTurn {
-    /// The end of the pause of a key, if it has one.
+    /// The end of the pause that a key waits for.
     fn next(&self, key: SshFingerprint) -> Option<Instant> {
-        self.pauses.get(&key).map(|(_, next)| *next)
+        let waits = !self.signing.contains(&key);
+        waits.then(|| self.pauses.values().map(|(_, next)| *next).max())?
     }
 
-    /// The agent signed: the next signature needs no pause.
+    /// The agent signed: the next signature with the key needs no pause.
     pub fn succeed(&mut self, key: SshFingerprint) {
         self.pauses.remove(&key);
+        self.signing.insert(key);
     }
 
     /// The agent refused, or did not answer.
     pub fn fail(&mut self, key: SshFingerprint, now: Instant) {
+        self.signing.remove(&key);
         let (refusals, next) = self.pauses.entry(key).or_insert((0, now));
         *refusals = refusals.saturating_add(1);
         *next = now + pause(*refusals);
@@ -225,7 +230,8 @@ mod tests {
 
     #[test]
     fn each_refusal_in_a_row_doubles_the_pause_and_a_signature_ends_it() {
-        let [key, other] = [b"one", b"two"].map(|key| crate::egress::ssh::key::fingerprint(key));
+        let [key, other, third] =
+            [&b"one"[..], b"two", b"three"].map(crate::egress::ssh::key::fingerprint);
         let mut turn = SigningTurn::default();
         let fail = |turn: &mut SigningTurn| {
             let now = Instant::now();
@@ -234,7 +240,8 @@ mod tests {
         };
         let pauses: Vec<u64> = (0..9).map(|_| fail(&mut turn)).collect();
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        // A key that signs without a question does not end it.
+        // A key that may ask as well waits too, and one that signs without a question does not end it.
+        assert_eq!(turn.next(third), turn.next(key));
         turn.succeed(other);
         assert_eq!((turn.next(other), fail(&mut turn)), (None, 60));
         turn.succeed(key);

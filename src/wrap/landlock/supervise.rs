@@ -248,14 +248,11 @@ fn loopback_socket(kind: u64) -> std::io::Result<(OwnedFd, u32)> {
     Ok((socket, closed))
 }
 
-/// Ends the proxy, and waits for its end. It is a child, so its pidfd stays valid.
+/// Ends the proxy, and waits a second for its end; it is reaped with the rest.
 fn end_proxy(sidecar: &OwnedFd) {
+    const WITHIN: Duration = Duration::from_secs(1);
     let _gone = rustix::process::pidfd_send_signal(sidecar, rustix::process::Signal::KILL);
-    let end = rustix::process::WaitId::PidFd(sidecar.as_fd());
-    let waited = rustix::io::retry_on_intr(|| {
-        rustix::process::waitid(end.clone(), rustix::process::WaitIdOptions::EXITED)
-    });
-    if let Err(error) = waited {
+    if let Err(error) = socket::wait_readable(sidecar.as_fd(), WITHIN) {
         log::debug!("wait for the proxy's end: {error}");
     }
 }

@@ -64,10 +64,13 @@ pub fn kept(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
 }
 
+/// The directory of agents' homes, wherever variables lead.
+const AGENTS: &str = ".agentbox-agents";
+
 /// The homes that agents have in sandboxes. The name is on the never-list, so that no mount shows it wherever the variables or links
 /// of another run lead.
 pub fn agents(person: &Person, home: &Path) -> PathBuf {
-    trusted(person, home).with_file_name(".agentbox-agents")
+    trusted(person, home).with_file_name(AGENTS)
 }
 
 /// The directory of [`agents`], without links, if there is one.
@@ -124,10 +127,19 @@ pub fn at_home(person: &Person, path: &Path) -> Result<PathBuf, String> {
 
 /// Whether no sandbox writes a directory, so that its links are the user's or the node's own.
 pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
-    NeverList::builtin().is_closed(directory)
-        || is_home(directory)
-        || closed_settings(person).is_some_and(|own| directory.starts_with(own))
-        || homes(person).any(|home| home == directory)
+    !sandboxes_write(person, directory)
+        && (NeverList::builtin().is_closed(directory)
+            || is_home(directory)
+            || closed_settings(person).is_some_and(|own| directory.starts_with(own))
+            || homes(person).any(|home| home == directory))
+}
+
+/// Whether sandboxes write a directory that no request shows: homes of agents, and caches that are kept. The never-list
+/// closes them too, for root by `/root`.
+fn sandboxes_write(person: &Person, directory: &Path) -> bool {
+    let caches = || kept(person, &home(person)?).canonicalize().ok();
+    directory.iter().any(|part| part == AGENTS)
+        || caches().is_some_and(|caches| directory.starts_with(caches))
 }
 
 /// The text of a project's file, or what is wrong with it. It follows no link and never blocks.
@@ -209,6 +221,20 @@ pub fn refuse_written<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// For root they lie in what no mount shows, and a sandbox of an agent writes them all the same.
+    #[test]
+    fn a_home_that_sandboxes_have_is_not_closed() {
+        let person = Person::of_caller(Path::new("/")).unwrap();
+        let own = Path::new("/root/.local/state/agentbox");
+        assert!(no_sandbox_writes(&person, own), "the control");
+        for below in ["claude", "claude/.claude", "claude/.claude/x"] {
+            let home = own.join(AGENTS).join(below);
+            assert!(!no_sandbox_writes(&person, &home), "{home:?}");
+        }
+        let elsewhere = Path::new("/run/user/1000/state/agentbox");
+        assert!(!no_sandbox_writes(&person, &elsewhere.join(AGENTS)));
+    }
 
     #[test]
     fn what_is_no_text_of_the_project_is_told() {
