@@ -648,6 +648,34 @@ fn n49_an_agent_has_a_placeholder_for_the_key_that_its_user_has_listed() {
                 "{walls} {name}"
             );
         }
+        // A preset says where a provider's key belongs; what the entry says itself counts before it.
+        person.private(
+            CONFIG,
+            "[[secret]]\npreset = \"anthropic\"\nfrom-env = \"ANTHROPIC_API_KEY\"\n",
+        );
+        for finished in call("claude", walls, &[]) {
+            let said = finished.stderr.clone();
+            let shown = finished.stdout.clone();
+            assert!(
+                shown.contains("[agentbox-secret-anthropic]")
+                    && shown.contains("environment: 0\n")
+                    && said.contains("ANTHROPIC_API_KEY stays outside (secret anthropic)")
+                    && said.contains("GET https://api.anthropic.com/v1/models")
+                    && !said.contains("@anthropic"),
+                "{walls}: {finished}"
+            );
+        }
+        let preset = "preset = \"anthropic\"\nfrom-env = \"ANTHROPIC_API_KEY\"";
+        person.private(CONFIG, &secret("variable", preset));
+        let before = arrived(&["/variable\"", "x-api-key", &key]);
+        for finished in call("claude", walls, &[]) {
+            assert!(
+                finished.ok().contains("[agentbox-secret-variable]"),
+                "{walls}"
+            );
+        }
+        let after = arrived(&["/variable\"", "x-api-key", &key]);
+        assert_eq!(after, before + 2, "{walls}");
         // Opening the host as a whole would show the key to whoever answers there.
         for finished in call("claude", walls, &["--allow", "api.example.test"]) {
             let said = finished.failed();

@@ -28,7 +28,6 @@ pub(super) struct KeyPreset {
     /// The variable in which the provider's programs look for it.
     pub env: Option<VariableName>,
     /// Pages of the provider that say so.
-    #[expect(dead_code, reason = "for who reviews the data")]
     sources: BTreeSet<String>,
 }
 
@@ -59,7 +58,7 @@ fn all() -> Result<&'static BTreeMap<String, KeyPreset>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Presets;
+    use crate::policy::preset::Presets;
     use crate::rules::EgressRule;
 
     #[test]

@@ -302,7 +302,7 @@ mod tests {
         };
         let short = read("preset = \"anthropic\"\nfrom-env = \"KEY\"").unwrap();
         assert_eq!(short.name.as_str(), "anthropic");
-        assert_eq!(short.place.to_string(), "the header x-api-key");
+        assert_eq!(short.place.to_string(), "x-api-key");
         assert_eq!(short.env.as_ref().unwrap().as_str(), "ANTHROPIC_API_KEY");
         assert!(short.places().unwrap().len() == 1 && short.requests.len() > 2);
         // The secret's own keys count.

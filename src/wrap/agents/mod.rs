@@ -39,6 +39,7 @@ use crate::cli::GlobalOptions;
 use crate::enforce::program::ProgramFile;
 use crate::policy::{Field, FieldOption, MountRule, NodeSecret, TlsWay, VariableName};
 use crate::runtime::input::node_files;
+use crate::text::few;
 
 /// The agent that a run is for.
 pub struct Agent {
@@ -204,6 +205,9 @@ fn looked_at(files: &[PathBuf]) -> Result<Vec<ProgramFile>> {
     files.iter().map(look).collect()
 }
 
+/// Most characters of the hosts in the line; `--dry-run` has all.
+const MOST_OF_HOSTS: usize = 120;
+
 impl Agent {
     /// How to run the command without it, for errors of what only its name has brought.
     pub fn way_out(&self) -> Option<String> {
@@ -245,13 +249,12 @@ impl Agent {
             AgentOrigin::Setting(file) => format!(" ({file:?})"),
             AgentOrigin::Command => " (by the command's name)".to_owned(),
         };
-        let mut all = match hosts[..] {
+        let mut all = self.outside.clone();
+        all.push(match hosts[..] {
             [] => "no host (--allow names its provider's)".to_owned(),
-            _ => format!("hosts {}", hosts.join(", ")),
-        };
-        for key in &self.outside {
-            all = format!("{all}; {key}");
-        }
+            _ => format!("hosts {}", few(hosts, MOST_OF_HOSTS)),
+        });
+        let mut all = all.join("; ");
         if let Some(given) = given {
             all = format!("{all}; {given}");
         }
