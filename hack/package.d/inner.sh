@@ -81,4 +81,10 @@ check "dpkg -i with a daemon.json that is broken" dpkg -i "$PACKAGE"
 check "says so" says "is not a JSON object" /usr/bin/agentbox install
 check "and leaves it" [ "$(cat "$DAEMON")" = '{ broken' ]
 check "dpkg -r after it" dpkg -r agentbox
+check "dpkg -r keeps the logs of runs" ls -d /var/lib/agentbox/runs/*
+# The rig mounts both.
+umount -l /etc/agentbox /var/lib/agentbox
+mkdir -p /etc/agentbox/policies /var/lib/agentbox/runs/one
+check "dpkg --purge" dpkg --purge agentbox
+check "takes logs and settings away" [ ! -e /var/lib/agentbox -a ! -e /etc/agentbox ]
 [ $FAILED = 0 ]
