@@ -1,5 +1,5 @@
-//! Time limits: `time.wall` ends everything in a sandbox, whatever is stopped, frozen or killed. Each has a control
-//! without the limit.
+//! Time limits: `time.wall` ends everything in a sandbox, whatever is stopped, frozen or killed; `time.idle` one that does
+//! nothing. Each has a control without the limit.
 
 use std::fs;
 use std::path::PathBuf;
@@ -76,10 +76,17 @@ fn stubborn(mark: &str) -> String {
     )
 }
 
+const OVER: &str = "its time was over (time.wall)";
+const IDLE: &str = "it was idle for too long (time.idle)";
+
 fn assert_timed_out(ended: &Finished, mark: &str) {
+    assert_ended_by(OVER, ended, mark);
+}
+
+fn assert_ended_by(cause: &str, ended: &Finished, mark: &str) {
     assert_eq!(ended.code, 124, "{ended}");
     let last = ended.stderr.lines().last().unwrap_or_default();
-    assert!(last.contains("time was over (time.wall)"), "{ended}");
+    assert!(last.ends_with(cause), "{ended}");
     await_that("its processes are gone", || !lives(mark));
 }
 
@@ -168,7 +175,7 @@ fn p02_docker_a_limit_ends_what_is_stopped_forked_and_executed() {
     let of_exec = format!("trap '' TERM; (setsid sleep {mark} &); sleep {mark}");
     container.exec(&["-d"], &["sh", "-c", &of_exec]).ok();
     await_end(&container, &mark);
-    log_has(&id, "its time was over (time.wall)");
+    log_has(&id, OVER);
     // The control is older, and has no limit.
     assert_eq!(free.inspect("{{.State.Status}}"), "running");
 }
@@ -181,7 +188,7 @@ fn p02_docker_a_paused_container_ends_too() {
     let (container, id) = limited(&docker, 12, &mark);
     container.call("pause", &[]).ok();
     await_end(&container, &mark);
-    log_has(&id, "its time was over (time.wall)");
+    log_has(&id, OVER);
 }
 
 #[test]
@@ -216,7 +223,7 @@ fn docker_stopped_helpers_stretch_no_limit() {
             one => signal("STOP", &[keepers(&id)[one]]),
         }
         await_end(&container, &mark);
-        log_has(&id, "its time was over (time.wall)");
+        log_has(&id, OVER);
     }
 }
 
@@ -247,9 +254,194 @@ fn direct_a_verb_ends_a_container_that_no_timekeeper_can() {
     std::thread::sleep(Duration::from_secs(9));
     let state = status(&node, &id);
     assert_eq!(state["status"], "stopped");
-    assert_eq!(state["endedBy"], "its time was over (time.wall)");
+    assert_eq!(state["endedBy"], OVER);
     let refused = node.call(&["exec", &id, "true"]).failed();
     assert!(refused.contains("its time was over"), "{refused}");
+}
+
+/// Limits of a few seconds, by annotation.
+fn idle_limit(idle: &str, sleep: &str) -> Value {
+    json!({
+        "dev.agentbox.time.idle": idle,
+        "dev.agentbox.time.grace": "1s",
+        "dev.agentbox.time.sleep": sleep,
+    })
+}
+
+/// Uses a processor at once and whole, without a process that sleep(1) would be.
+const WORKS: &str = "while :; do :; done";
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_ends_a_command_that_does_nothing() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("home/project");
+    let home = scratch.path("home");
+    let wrap = |options: &[&str], script: &str| {
+        let all = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
+        with_env(&program(), &all, &project, &[("HOME", &home)])
+    };
+    let mark = mark();
+    let limited = ["--idle-timeout", "3s", "--set", "time.grace=1s"];
+    assert_ended_by(IDLE, &wrap(&limited, &stubborn(&mark)), &mark);
+    // A processor in use is activity, also of a daemon; so the other limit ends it.
+    let both = [&limited[..], &["--timeout", "12s"]].concat();
+    let busy = format!("setsid bash -c '{WORKS}' {mark} & sleep {mark}");
+    assert_ended_by(OVER, &wrap(&both, &busy), &mark);
+    // A packet now and then, with hardly any of a processor.
+    let waits = |each: &str| {
+        format!("exec 4<> <(:); for i in {{1..18}}; do {each}; read -t 0.5 -u 4; done; exit 7")
+    };
+    let sends = "exec 3<>/dev/udp/127.0.0.1/9; ".to_owned() + &waits("echo >&3 || :");
+    assert_eq!(wrap(&limited, &sends).code, 7);
+    // The controls: the same without packets, and no limit.
+    assert_ended_by(IDLE, &wrap(&limited, &waits(":")), &mark);
+    assert_eq!(wrap(&[], &waits(":")).code, 7);
+    let bad = wrap(&["--idle-timeout", "0s"], "true");
+    let named = bad.code == 125 && bad.stderr.contains("--idle-timeout");
+    assert!(named, "{bad}");
+    let shown = wrap(&["--idle-timeout", "5m", "--dry-run"], "true").ok();
+    assert!(shown.contains("after 5m without activity"), "{shown}");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_says_where_idle_time_cannot_be_kept() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let limited = ["--idle-timeout", "3s", "--set", "time.grace=1s"];
+    let landlock = [&["--walls", "landlock"], &limited[..]].concat();
+    let refused = person.wraps(&landlock, "exit 7");
+    assert_eq!(refused.code, 125, "{refused}");
+    assert!(
+        refused.stderr.contains("use time.wall (--timeout)"),
+        "{refused}"
+    );
+    // Without a cgroup it is refused, and with one kept.
+    let mark = mark();
+    let ended = person.wraps(&limited, &format!("sleep {mark}"));
+    match ended.code {
+        125 => assert!(ended.stderr.contains("time.idle (set by"), "{ended}"),
+        _ => assert_ended_by(IDLE, &ended, &mark),
+    }
+    assert_eq!(person.wraps(&[], "exit 7").code, 7);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_docker_an_idle_container_ends_and_one_that_works_does_not() {
+    let docker = Docker::connect();
+    let (waits, works) = (mark(), mark());
+    let options = |idle: &'static str| {
+        let grace = "--annotation=dev.agentbox.time.grace=1s";
+        [runtime(), idle, grace, "-it", "test-musl"]
+    };
+    let idle = "--annotation=dev.agentbox.time.idle=8s";
+    let none = "--annotation=dev.agentbox.time.idle=unlimited";
+    // Its first process waits at a terminal.
+    let waiting = docker.start(&options(idle), &["sh"]);
+    let of_exec = format!("trap '' TERM; (setsid sleep {waits} &); sleep {waits}");
+    waiting.exec(&["-d"], &["sh", "-c", &of_exec]).ok();
+    let script = format!("(setsid sh -c '{WORKS}' {works} &); sleep {works}");
+    let working = docker.start(&options(idle), &["sh", "-c", &script]);
+    let free = docker.start(&options(none), &["sh"]);
+    let id = waiting.inspect("{{.Id}}");
+    await_end(&waiting, &waits);
+    log_has(&id, IDLE);
+    std::thread::sleep(Duration::from_secs(12));
+    for other in [&working, &free] {
+        assert_eq!(other.inspect("{{.State.Status}}"), "running");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_docker_a_stopped_or_killed_timekeeper_makes_no_idle_container_last() {
+    let docker = Docker::connect();
+    for (one, how, cause) in [
+        (0, "STOP", IDLE),
+        (1, "STOP", IDLE),
+        (0, "KILL", "the process that keeps its time was killed"),
+    ] {
+        let mark = mark();
+        let idle = "--annotation=dev.agentbox.time.idle=8s";
+        let grace = "--annotation=dev.agentbox.time.grace=1s";
+        let script = stubborn(&mark);
+        let container = docker.start(
+            &[runtime(), idle, grace, "test-musl"],
+            &["sh", "-c", &script],
+        );
+        container.await_log("ready");
+        let id = container.inspect("{{.Id}}");
+        signal(how, &[keepers(&id)[one]]);
+        await_end(&container, &mark);
+        log_has(&id, cause);
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_pause_is_idle_unless_time_sleep_pauses() {
+    let node = Node::new();
+    for (sleep, ends) in [("counts", true), ("pauses", false)] {
+        let id = format!("paused-{sleep}-{}", std::process::id());
+        let mut limit = idle_limit("10s", sleep);
+        limit["dev.agentbox.policy"] = json!("permissive");
+        let _guard = started(&node, &id, &[], &limit);
+        node.call(&["pause", &id]).ok();
+        match ends {
+            true => await_that("it has ended", || status(&node, &id)["status"] == "stopped"),
+            false => {
+                std::thread::sleep(Duration::from_secs(20));
+                assert_eq!(status(&node, &id)["status"], "paused");
+                node.call(&["resume", &id]).ok();
+                await_that("it has ended", || status(&node, &id)["status"] == "stopped");
+            }
+        }
+        assert_eq!(status(&node, &id)["endedBy"], IDLE);
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_an_idle_container_is_explained_and_ended_by_a_verb() {
+    let node = Node::new();
+    let files = NodeDir::new();
+    files.file(
+        "policies/lab.toml",
+        "base = \"permissive\"\ntime.idle = \"2s\"\n",
+    );
+    let text = format!("ceiling = \"lab\"\npolicy-dir = \"{}\"\n", files.policies());
+    let config = files.file("config.toml", &text);
+    let options = ["--config", config.as_str()];
+    let id = format!("idle-{}", std::process::id());
+    // The ceiling's limit holds for a policy without one, and an annotation cannot exceed it.
+    let guard = started(
+        &node,
+        &id,
+        &options,
+        &json!({"dev.agentbox.time.grace": "0s"}),
+    );
+    signal("STOP", &keepers(&id));
+    let explained = node.call(&["explain", &id]).ok();
+    assert!(
+        explained.contains("after 2s without activity"),
+        "{explained}"
+    );
+    assert!(explained.contains("if it stays idle"), "{explained}");
+    let none = node.call(&["extend", &id, "5m"]).failed();
+    assert!(none.contains("no time limit (time.wall)"), "{none}");
+    await_that("a verb ends it", || {
+        status(&node, &id)["status"] == "stopped"
+    });
+    assert_eq!(status(&node, &id)["endedBy"], IDLE);
+    drop(guard);
+    let mut spec = node.config(&["true"]);
+    spec["annotations"] = json!({"dev.agentbox.time.idle": "3s"});
+    let bundle = node.bundle("exceeds", &spec);
+    let refused = node.call(&["--config", &config, "create", "--bundle", &bundle, &id]);
+    assert!(refused.failed().contains("time.idle"));
 }
 
 /// A container in the node's pid namespace: its first process does not take the others with it.
@@ -366,6 +558,7 @@ fn direct_the_timekeepers_may_end_the_container_and_nothing_else() {
         let annotations = json!({
             "dev.agentbox.policy": "permissive",
             "dev.agentbox.time.wall": "1h",
+            "dev.agentbox.time.idle": "1h",
             "dev.agentbox.time.sleep": sleep,
         });
         let _guard = started(&node, &id, &[], &annotations);
@@ -391,9 +584,14 @@ fn direct_the_timekeepers_may_end_the_container_and_nothing_else() {
             }
             let root = fs::read_dir(format!("/proc/{pid}/root/")).unwrap();
             assert_eq!(root.count(), 0);
-            // The init process's, the other's, the timer, the clock, and the cgroup's: nothing else is open.
+            // The init process's, the other's, the timer, the clock, the cgroup's, and the counts of its activity: nothing
+            // else is open.
             let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-            assert_eq!(fds.count(), 7);
+            assert_eq!(fds.count(), 11);
+            for (file, name) in [(8, "snmp"), (9, "snmp6")] {
+                let target = fs::read_link(format!("/proc/{pid}/fd/{file}")).unwrap();
+                assert!(target.ends_with(name), "{target:?}");
+            }
             // No one can set these clocks: CLOCK_BOOTTIME is 7, CLOCK_MONOTONIC 1.
             let timer = fs::read_to_string(format!("/proc/{pid}/fdinfo/3")).unwrap();
             assert!(timer.contains(clock), "{timer}");

@@ -215,7 +215,7 @@ fn explanation(
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = ExplainedContainer {
         landlock: None,
-        seconds_left: None,
+        left: Default::default(),
         settings: Vec::new(),
         name: "container ID".to_owned(),
         identity: None,

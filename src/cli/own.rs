@@ -342,6 +342,9 @@ pub struct Wrap {
     /// End the command after this time (90s, 30m, 2h), status 124
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
+    /// End the command after this time without processor use or network traffic, status 124
+    #[arg(long, value_name = "DURATION")]
+    pub idle_timeout: Option<String>,
     /// Set a variable, or pass yours on, repeatable [default: HOME, PATH, TERM, LANG and a few others]
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
+use crate::plan::time::TimeLeft;
 use crate::plan::wrapped::WrapPlan;
 use crate::render::explain::{self, ExplainedContainer};
 use crate::render::identity::ContainerIdentity;
@@ -78,13 +79,13 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 decided.resolved.network = first.policy().network;
                 decided.plan.network.rules = first.plan.network.rules;
             }
-            let seconds_left = clock::left(&place, &record).map(|left| left.as_secs());
+            let left = clock::left(&place, &record);
             let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
             let subject = ExplainedContainer {
                 name: format!("container {}", record.id),
                 landlock: None,
                 settings: Vec::new(),
-                seconds_left,
+                left,
                 identity: Some(identity),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -169,7 +170,7 @@ pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedCo
         name,
         landlock,
         settings,
-        seconds_left: None,
+        left: TimeLeft::default(),
         identity: None,
         filter: decision
             .filter

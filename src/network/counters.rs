@@ -43,11 +43,21 @@ pub fn unanswered_v6(snmp6: &str) -> Option<u64> {
     counter_v6(snmp6, "Udp6NoPorts")
 }
 
+/// IPv4 packets that the namespace has sent, those to itself included.
+pub fn sent(snmp: &str) -> Option<u64> {
+    counter(snmp, "Ip", "OutRequests")
+}
+
+/// The same for IPv6.
+pub fn sent_v6(snmp6: &str) -> Option<u64> {
+    counter_v6(snmp6, "Ip6OutRequests")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SNMP: &str = "Ip: Forwarding DefaultTTL OutNoRoutes\nIp: 2 64 7\n\
+    const SNMP: &str = "Ip: Forwarding DefaultTTL OutNoRoutes OutRequests\nIp: 2 64 7 11\n\
                         Icmp: InMsgs\nIcmp: 3\nIcmpMsg: InType3\nIcmpMsg: 4\n\
                         Tcp: RtoMin AttemptFails OutRsts\nTcp: 200 5 17\n\
                         Udp: InDatagrams NoPorts\nUdp: 5 2\nUdpLite: InDatagrams NoPorts\nUdpLite: 9 9\n";
@@ -56,6 +66,10 @@ mod tests {
     fn reads_the_kernels_counts() {
         assert_eq!((unrouted(SNMP), unanswered(SNMP)), (Some(7), Some(7)));
         assert_eq!(counter(SNMP, "Tcp", "OutRsts"), Some(17));
+        assert_eq!(
+            (sent(SNMP), sent_v6("Ip6OutRequests \t4\n")),
+            (Some(11), Some(4))
+        );
         for bad in [
             "",
             "Ip: OutNoRoutes\n",

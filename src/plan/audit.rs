@@ -179,6 +179,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::SyscallsDeny
         | Field::PrivilegesSetId
         | Field::TimeWall
+        | Field::TimeIdle
         | Field::TimeGrace
         | Field::TimeSleep
         | Field::LimitsPids

@@ -304,7 +304,7 @@ pub fn plan(
         devices,
         core_bytes: host.core_bytes,
         limits: bounds,
-        time: TimePlan::of(&governing),
+        time: time::plan(&governing, spec, bundle, host)?,
         leave: Some(governing.leave.clone()),
         ceilings: governing.ceilings.iter().map(ToString::to_string).collect(),
         sidecar: sidecar::sidecar(&governing.policy.network, governing.upstream.as_ref()),

@@ -179,10 +179,13 @@ fields! {
         /// From `create` to SIGTERM ([more](operator.md#end-a-container-after-a-time)).
         wall: TimeLimit = TimeWall "time.wall", NoLonger, Annotated;
 
+        /// Without [activity](operator.md#end-an-idle-container) until SIGTERM.
+        idle: TimeLimit = TimeIdle "time.idle", NoLonger, Annotated;
+
         /// From SIGTERM to SIGKILL.
         grace: Grace = TimeGrace "time.grace", NoLonger, Annotated;
 
-        /// Whether suspension of the machine counts.
+        /// Whether suspension of the machine counts, and for `idle` a pause.
         sleep: SleepRule = TimeSleep "time.sleep", NoLonger, Annotated;
     }
 

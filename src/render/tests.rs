@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::explain;
 use super::spec::{SpecPaths, confined, normalise, unconfined};
+use crate::plan::time::TimeLeft;
 use crate::plan::{
     BundleFacts, DecidedPlan, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan,
 };
@@ -306,7 +307,7 @@ fn an_explanation_is_plain_text_whatever_a_path_is_called() {
     });
     let text = explain::text(&explain::ExplainedContainer {
         landlock: None,
-        seconds_left: None,
+        left: TimeLeft::default(),
         settings: Vec::new(),
         name: format!("bundle {TREACHEROUS}"),
         identity: None,
@@ -332,7 +333,7 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
         explain::text(&explain::ExplainedContainer {
             landlock: None,
-            seconds_left: None,
+            left: TimeLeft::default(),
             settings: Vec::new(),
             name: "x".to_owned(),
             identity: None,

@@ -10,9 +10,10 @@ use rustix::fs::{Mode, OFlags, open};
 use crate::audit::{Event, EventDetail, LifeState, Verdict, WallName};
 use crate::cgroup::controllers::Controllers;
 use crate::plan::TimePlan;
-use crate::plan::time::{ClockState, EndCause};
-use crate::policy::{Field, Lifetime};
+use crate::plan::time::{ClockState, EndCause, TimeLeft};
+use crate::policy::{Field, Lifetime, TimeLimit};
 use crate::runtime::RuntimeError;
+use crate::runtime::create::CreateError;
 use crate::runtime::files::write_whole;
 use crate::runtime::network::companion;
 use crate::runtime::runs::{RunDir, events};
@@ -20,10 +21,15 @@ use crate::runtime::signal;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::status;
-use crate::sidecar::timekeeper::{self, CgroupMembers, TimekeeperConfig, TimekeeperRecord};
+use crate::sidecar::timekeeper::{
+    self, ActivityFiles, CgroupMembers, ProcessorFile, TimekeeperConfig, TimekeeperRecord,
+};
 
 /// How much later than its SIGKILL a container counts as overdue: its timekeepers were stopped.
 const OVERDUE: Duration = Duration::from_secs(5);
+
+/// The same beyond `time.idle`, whose timekeepers sample each ten seconds.
+const IDLE_OVERDUE: Duration = Duration::from_secs(25);
 
 /// How long a verb waits for an overdue container, which may be in an uninterruptible call: the next verb looks again.
 const ENDS: Duration = Duration::from_secs(1);
@@ -33,18 +39,23 @@ fn path(place: &ContainerPaths) -> PathBuf {
     place.dir().join("clock")
 }
 
-/// Sets the clock, and starts the timekeeper.
+/// Sets the clock, and starts the timekeeper. `traffic` are the counts of packets of the container's network.
 pub fn begin(
     place: &ContainerPaths,
     record: &Record,
     plan: TimePlan,
     init: ProcessId,
+    traffic: Vec<OwnedFd>,
 ) -> Result<TimekeeperRecord, RuntimeError> {
     let begun = timekeeper::now(plan.sleep);
-    let deadline = begun + Duration::from_secs(plan.wall.seconds().into());
+    let deadline = plan.wall.lifetime().map_or(Duration::MAX, |wall| {
+        begun + Duration::from_secs(wall.seconds().into())
+    });
+    let idle = plan.idle.lifetime();
     let state = ClockState {
         deadline: millis(deadline),
         cause: None,
+        idle_since: idle.map(|_| millis(begun)),
     };
     let path = path(place);
     write_whole(&path, state.to_text().as_bytes())?;
@@ -54,12 +65,15 @@ pub fn begin(
         .map_err(RuntimeError::io("open the container's process"))?;
     let exe = opened(&PathBuf::from("/proc/self/exe"), OFlags::PATH)?;
     let (born_in, enters) = sidecars_cgroup(record)?;
+    let controllers = record.controllers()?;
+    let activity = idle.map(|_| activity(&controllers, traffic)).transpose()?;
     let config = TimekeeperConfig {
         id: companion::timekeeper_uid(&place.dir()),
         plan,
         init: init.as_fd(),
         clock: clock.as_fd(),
-        members: members(&record.controllers()?)?,
+        members: members(&controllers)?,
+        activity,
         born_in: born_in.as_ref().map(AsFd::as_fd),
         enters,
     };
@@ -81,6 +95,34 @@ fn members(controllers: &Controllers) -> Result<CgroupMembers, RuntimeError> {
     Ok(CgroupMembers::Listed {
         directory: opened(directory, OFlags::DIRECTORY)?,
         freezer: state.transpose()?,
+    })
+}
+
+/// The kernel's counts of what the container does.
+fn activity(
+    controllers: &Controllers,
+    network: Vec<OwnedFd>,
+) -> Result<ActivityFiles, RuntimeError> {
+    let counted = |path: PathBuf| opened(&path, OFlags::RDONLY);
+    let (processor, freezer) = match (controllers.unified(), controllers.v1("cpuacct")) {
+        (Some(directory), _) => {
+            let processor = ProcessorFile::Stat(counted(directory.join("cpu.stat"))?);
+            (processor, Some(directory.join("cgroup.events")))
+        }
+        (None, Some(directory)) => {
+            let processor = ProcessorFile::Usage(counted(directory.join("cpuacct.usage"))?);
+            let freezer = controllers.v1("freezer");
+            (processor, freezer.map(|at| at.join("freezer.state")))
+        }
+        (None, None) => return Err(CreateError::NoActivity("processor time of its cgroup").into()),
+    };
+    if network.is_empty() {
+        return Err(CreateError::NoActivity("packets of its network").into());
+    }
+    Ok(ActivityFiles {
+        processor,
+        network,
+        freezer: freezer.map(counted).transpose()?,
     })
 }
 
@@ -128,11 +170,28 @@ pub fn event(place: &ContainerPaths) -> Option<Event> {
 }
 
 /// The time that is left, if the container has a limit and runs.
-pub fn left(place: &ContainerPaths, record: &Record) -> Option<Duration> {
-    let plan = record.plan()?.time?;
-    record.init.filter(|init| init.is_alive())?;
-    let deadline = Duration::from_millis(state(place)?.deadline);
-    Some(deadline.saturating_sub(timekeeper::now(plan.sleep)))
+pub fn left(place: &ContainerPaths, record: &Record) -> TimeLeft {
+    let plan = record.plan().and_then(|plan| plan.time);
+    let lives = record.init.is_some_and(ProcessId::is_alive);
+    match plan.filter(|_| lives).zip(state(place)) {
+        Some((plan, state)) => remaining(state, plan, timekeeper::now(plan.sleep)),
+        None => TimeLeft::default(),
+    }
+}
+
+fn remaining(state: ClockState, plan: TimePlan, now: Duration) -> TimeLeft {
+    let until = |due: Duration| due.saturating_sub(now).as_secs();
+    let deadline = plan.wall.lifetime().map(|_| state.deadline);
+    let idle = plan.idle.lifetime().zip(state.idle_since);
+    TimeLeft {
+        seconds_left: deadline.map(|due| until(Duration::from_millis(due))),
+        idle_seconds_left: idle.map(|(idle, since)| until(idle_due(idle, since))),
+    }
+}
+
+/// When a container that is idle since then has been so for too long.
+fn idle_due(limit: Lifetime, since: u64) -> Duration {
+    Duration::from_millis(since) + Duration::from_secs(limit.seconds().into())
 }
 
 /// Whether its time is kept, if it has a limit.
@@ -154,9 +213,9 @@ pub fn enforce(place: &ContainerPaths, record: &Record) {
     let lives = timekeeper.lives();
     let overdue = overdue(state(place), plan, timekeeper::now(plan.sleep));
     let cause = match (lives, overdue) {
-        (_, true) => EndCause::Wall,
-        (false, false) => EndCause::TimekeeperLost,
-        (true, false) => return,
+        (_, Some(cause)) => cause,
+        (false, None) => EndCause::TimekeeperLost,
+        (true, None) => return,
     };
     let Some(init) = record.init.filter(|init| init.is_alive()) else {
         return;
@@ -191,7 +250,8 @@ pub fn extend(place: &ContainerPaths, by: Lifetime) -> Result<Lifetime, RuntimeE
         id: place.id.as_str().to_owned(),
         why,
     };
-    let Some(plan) = record.plan().and_then(|plan| plan.time) else {
+    let plan = record.plan().and_then(|plan| plan.time);
+    let Some((plan, wall)) = plan.and_then(|plan| Some((plan, plan.wall.lifetime()?))) else {
         return Err(refuse("it has no time limit (time.wall)".to_owned()));
     };
     let Some(before) = state(place).filter(|_| record.init.is_some_and(ProcessId::is_alive)) else {
@@ -199,7 +259,7 @@ pub fn extend(place: &ContainerPaths, by: Lifetime) -> Result<Lifetime, RuntimeE
     };
     let over = |cause: EndCause| refuse(format!("it is ended: {cause}"));
     before.cause.map_or(Ok(()), |cause| Err(over(cause)))?;
-    let wall = longer(plan, by).map_err(refuse)?;
+    let wall = longer(wall, plan.most, by).map_err(refuse)?;
     let added = Duration::from_secs(by.seconds().into());
     let deadline = millis(Duration::from_millis(before.deadline) + added);
     let clock = opened(&path(place), OFlags::RDWR)?;
@@ -210,7 +270,10 @@ pub fn extend(place: &ContainerPaths, by: Lifetime) -> Result<Lifetime, RuntimeE
         record.save(&place.dir())
     };
     // First, so that no time is given that the ceiling does not see.
-    save(TimePlan { wall, ..plan })?;
+    save(TimePlan {
+        wall: TimeLimit::Is(wall),
+        ..plan
+    })?;
     set(&clock, deadline)?;
     if let Some(cause) = settled_cause(&clock) {
         set(&clock, before.deadline)?;
@@ -222,7 +285,7 @@ pub fn extend(place: &ContainerPaths, by: Lifetime) -> Result<Lifetime, RuntimeE
 }
 
 fn set(clock: &OwnedFd, deadline: u64) -> Result<(), RuntimeError> {
-    let text = ClockState::deadline_text(deadline);
+    let text = ClockState::time_text(deadline);
     rustix::io::pwrite(clock, text.as_bytes(), 0)
         .map(drop)
         .map_err(RuntimeError::io("set the container's clock"))
@@ -253,12 +316,12 @@ fn extended(wall: Lifetime) -> Event {
 }
 
 /// The limit with more time, or why it is refused.
-fn longer(plan: TimePlan, by: Lifetime) -> Result<Lifetime, String> {
-    let wall = plan.wall.seconds().checked_add(by.seconds());
+fn longer(wall: Lifetime, most: Option<Lifetime>, by: Lifetime) -> Result<Lifetime, String> {
+    let wall = wall.seconds().checked_add(by.seconds());
     let wall = wall
         .and_then(Lifetime::of)
         .ok_or("no limit is longer than 366d")?;
-    match plan.most.filter(|most| wall > *most) {
+    match most.filter(|most| wall > *most) {
         Some(most) => Err(format!(
             "time.wall would be {wall}, and the ceiling has {most}: raise it in the ceiling's policy, or start again"
         )),
@@ -266,11 +329,19 @@ fn longer(plan: TimePlan, by: Lifetime) -> Result<Lifetime, String> {
     }
 }
 
-/// Whether a container should have ended. A clock that cannot be read grants no time.
-fn overdue(state: Option<ClockState>, plan: TimePlan, now: Duration) -> bool {
-    let Some(state) = state else { return true };
+/// Why a container should have ended, if it should. A clock that cannot be read grants no time. Nobody saw what a container
+/// did whose timekeepers were stopped for longer than `time.idle`, so it counts as idle.
+fn overdue(state: Option<ClockState>, plan: TimePlan, now: Duration) -> Option<EndCause> {
+    let Some(state) = state else {
+        return Some(EndCause::Wall);
+    };
     let grace = Duration::from_secs(plan.grace.seconds().into());
-    now > Duration::from_millis(state.deadline) + grace + OVERDUE
+    if now > Duration::from_millis(state.deadline) + grace + OVERDUE {
+        return Some(EndCause::Wall);
+    }
+    let limit = plan.idle.lifetime()?;
+    let due = idle_due(limit, state.idle_since.unwrap_or_default());
+    (now > due + grace + IDLE_OVERDUE).then_some(EndCause::Idle)
 }
 
 #[cfg(test)]
@@ -278,38 +349,65 @@ mod tests {
     use super::*;
     use crate::policy::SleepRule;
 
-    #[test]
-    fn a_container_is_overdue_after_its_grace_and_without_a_clock() {
-        let plan = TimePlan {
-            wall: "30m".parse().unwrap(),
+    fn plan(wall: &str, idle: &str) -> TimePlan {
+        TimePlan {
+            wall: wall.parse().unwrap(),
+            idle: idle.parse().unwrap(),
             grace: "10s".parse().unwrap(),
             sleep: SleepRule::Counts,
             most: None,
-        };
-        let state = |deadline| ClockState {
+        }
+    }
+
+    fn clock(deadline: u64, idle_since: Option<u64>) -> ClockState {
+        ClockState {
             deadline,
             cause: None,
-        };
+            idle_since,
+        }
+    }
+
+    #[test]
+    fn a_container_is_overdue_after_its_grace_and_without_a_clock() {
         let now = Duration::from_secs(100);
-        assert!(!overdue(Some(state(86_000)), plan, now));
-        assert!(overdue(Some(state(84_999)), plan, now));
-        assert!(overdue(None, plan, now));
-        assert!(!overdue(Some(state(u64::MAX)), plan, now));
+        let of = |plan, deadline, idle| overdue(Some(clock(deadline, idle)), plan, now);
+        let wall = plan("30m", "unlimited");
+        assert_eq!(of(wall, 86_000, None), None);
+        assert_eq!(of(wall, 84_999, None), Some(EndCause::Wall));
+        assert_eq!(of(wall, u64::MAX, None), None);
+        assert_eq!(overdue(None, wall, now), Some(EndCause::Wall));
+        // 20 s of limit, 10 s of grace, 25 s of patience.
+        let idle = plan("unlimited", "20s");
+        assert_eq!(of(idle, u64::MAX, Some(45_000)), None);
+        assert_eq!(of(idle, u64::MAX, Some(44_999)), Some(EndCause::Idle));
+        assert_eq!(of(idle, u64::MAX, None), Some(EndCause::Idle));
+        assert_eq!(of(idle, u64::MAX, Some(u64::MAX)), None);
+        let both = plan("30m", "20s");
+        assert_eq!(of(both, 84_999, Some(99_000)), Some(EndCause::Wall));
+    }
+
+    #[test]
+    fn what_is_left_is_told_for_each_limit() {
+        let now = Duration::from_secs(100);
+        let of = |plan| {
+            let left = remaining(clock(160_000, Some(90_000)), plan, now);
+            (left.seconds_left, left.idle_seconds_left)
+        };
+        assert_eq!(of(plan("30m", "unlimited")), (Some(60), None));
+        assert_eq!(of(plan("unlimited", "20s")), (None, Some(10)));
+        assert_eq!(of(plan("30m", "5s")), (Some(60), Some(0)));
     }
 
     #[test]
     fn a_limit_grows_up_to_the_ceilings() {
-        let plan = |wall: &str, most: Option<&str>| TimePlan {
-            wall: wall.parse().unwrap(),
-            grace: "0s".parse().unwrap(),
-            sleep: SleepRule::Pauses,
-            most: most.map(|most| most.parse().unwrap()),
+        let longer = |wall: &str, most: Option<&str>, by: &str| {
+            let of = |text: &str| text.parse().unwrap();
+            longer(of(wall), most.map(of), of(by))
         };
-        let longer = |plan, by: &str| longer(plan, by.parse().unwrap());
-        let hour = plan("30m", Some("1h"));
-        assert_eq!(longer(hour, "30m").unwrap().to_string(), "1h");
-        assert!(longer(hour, "31m").unwrap_err().contains("1h"));
-        assert_eq!(longer(plan("1h", None), "1d").unwrap().to_string(), "25h");
-        assert!(longer(plan("366d", None), "1s").is_err());
+        let hour = Some("1h");
+        assert_eq!(longer("30m", hour, "30m").unwrap().to_string(), "1h");
+        assert!(longer("30m", hour, "31m").unwrap_err().contains("1h"));
+        assert_eq!(longer("1h", None, "1d").unwrap().to_string(), "25h");
+        assert!(longer("366d", None, "1s").is_err());
     }
 }

@@ -83,7 +83,7 @@ fn release(
     check_sidecar(record).map_err(refuse)?;
     if !clock::is_kept(record) {
         return Err(refuse(
-            "no process keeps its time (time.wall): delete and create it again",
+            "no process keeps its time limit: delete and create it again",
         ));
     }
     if let Some(DecidedPlan { plan, .. }) = &mut record.decided

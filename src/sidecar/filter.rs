@@ -247,8 +247,10 @@ pub(super) const TIMEKEEPER_INIT: libc::c_int = 1;
 const TIMEKEEPER_TIMER: libc::c_int = 3;
 const TIMEKEEPER_CLOCK: libc::c_int = 4;
 const TIMEKEEPER_MEMBERS: [libc::c_int; 2] = [5, 6];
+const TIMEKEEPER_ACTIVITY: [libc::c_int; 4] = [7, 8, 9, 10];
 
-/// Compiles the filter of both timekeepers: wait, set the timer, read and write the clock, end the container, exit.
+/// Compiles the filter of both timekeepers: wait, set the timer, read and write the clock, read the counts of the
+/// container's activity, end the container, exit.
 /// On cgroup v1 the processes are listed, and killed by their pidfds.
 pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendError> {
     let plain = [
@@ -265,7 +267,9 @@ pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendE
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         plain.into_iter().map(|nr| (nr, Vec::new())).collect();
     rules.insert(libc::SYS_timerfd_settime, vec![equal(0, TIMEKEEPER_TIMER)?]);
-    rules.insert(libc::SYS_pread64, vec![equal(0, TIMEKEEPER_CLOCK)?]);
+    let read = TIMEKEEPER_ACTIVITY.into_iter().chain([TIMEKEEPER_CLOCK]);
+    let read = read.map(|fd| equal(0, fd)).collect::<Result<_, _>>()?;
+    rules.insert(libc::SYS_pread64, read);
     rules.insert(libc::SYS_pwrite64, vec![equal(0, TIMEKEEPER_CLOCK)?]);
     let written = TIMEKEEPER_MEMBERS.map(|fd| equal(0, fd)).into_iter();
     rules.insert(libc::SYS_write, written.collect::<Result<_, _>>()?);

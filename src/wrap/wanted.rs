@@ -288,6 +288,13 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
     if let Some(timeout) = &args.timeout {
         options.push(FieldOption::setting("--timeout", Field::TimeWall, timeout));
     }
+    if let Some(idle) = &args.idle_timeout {
+        options.push(FieldOption::setting(
+            "--idle-timeout",
+            Field::TimeIdle,
+            idle,
+        ));
+    }
     if args.ask {
         let ask = OnUnknown::Ask.to_string();
         options.push(FieldOption::setting("--ask", Field::NetworkOnUnknown, &ask));

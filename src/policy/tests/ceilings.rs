@@ -32,7 +32,7 @@ filesystem.search = "partial"
 filesystem.secrets = "read-only"
 filesystem.service-account-token = "read-only"
 limits = { pids = "unlimited", memory = "unlimited", cpus = "unlimited" }
-time = { wall = "unlimited", grace = "1h", sleep = "pauses" }
+time = { wall = "unlimited", idle = "unlimited", grace = "1h", sleep = "pauses" }
 privileges.capabilities = [
     "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID", "SYS_CHROOT", "NET_RAW"
 ]
@@ -692,6 +692,14 @@ fn each_field_is_limited_by_its_own_rule() {
             TimeWall,
             "time.wall = 'unlimited'",
             "time.wall = '366d'",
+            true,
+        ),
+        (TimeIdle, "time.idle = '6m'", "time.idle = '5m'", true),
+        (TimeIdle, "time.idle = '300s'", "time.idle = '5m'", false),
+        (
+            TimeIdle,
+            "time.idle = 'unlimited'",
+            "time.idle = '5m'",
             true,
         ),
         (TimeGrace, "time.grace = '11s'", "time.grace = '10s'", true),

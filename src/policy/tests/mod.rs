@@ -163,6 +163,7 @@ fn the_built_in_policies_follow_the_design() {
     .into();
     let time = |grace: &str, sleep| Time {
         wall: TimeLimit::Unlimited,
+        idle: TimeLimit::Unlimited,
         grace: grace.parse().unwrap(),
         sleep,
     };

@@ -18,6 +18,7 @@ use self::page::{Page, path, paths, size};
 use super::identity::ContainerIdentity;
 use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
+use crate::plan::time::TimeLeft;
 use crate::plan::{
     AuditPlan, DecidedPlan, LimitsPlan, MappedIds, MountReason, OmittedItem, Plan, SyscallPlan,
     Warning,
@@ -45,9 +46,9 @@ pub struct ExplainedContainer {
     /// The walls of `wrap --walls landlock`, instead of the plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub landlock: Option<LandlockWalls>,
-    /// The seconds that are left, if it runs and has a time limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds_left: Option<u64>,
+    /// What is left of its time limits, if it runs and has any.
+    #[serde(flatten)]
+    pub left: TimeLeft,
     /// The lines of settings files that change the options of `wrap`, each with its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
@@ -128,7 +129,7 @@ pub fn text(subject: &ExplainedContainer) -> String {
                 );
             }
             walls(&mut page, &decided.plan, filter);
-            time::left(&mut page, subject.seconds_left);
+            time::left(&mut page, subject.left);
             origins(&mut page, &decided.origins);
         }
     }

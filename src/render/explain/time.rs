@@ -2,6 +2,7 @@
 
 use super::page::Page;
 use crate::plan::TimePlan;
+use crate::plan::time::TimeLeft;
 use crate::policy::SleepRule;
 
 /// When the container ends.
@@ -9,6 +10,7 @@ pub(super) fn explain(page: &mut Page, limit: Option<TimePlan>) {
     let Some(limit) = limit else { return };
     let TimePlan {
         wall,
+        idle,
         grace,
         sleep,
         most: _,
@@ -17,18 +19,30 @@ pub(super) fn explain(page: &mut Page, limit: Option<TimePlan>) {
         SleepRule::Counts => "counts",
         SleepRule::Pauses => "does not count",
     };
+    let wall = wall
+        .lifetime()
+        .map(|wall| format!("{wall} after `create` (time.wall)"));
+    let idle = idle
+        .lifetime()
+        .map(|idle| format!("after {idle} without activity (time.idle)"));
+    let due: Vec<String> = wall.into_iter().chain(idle).collect();
+    let due = due.join(" or ");
     page.head(
         "time",
         format_args!(
-            "ended {wall} after `create` (time.wall) by SIGTERM, and {grace} later by SIGKILL (time.grace); suspension {suspended} (time.sleep)"
+            "ended {due} by SIGTERM, and {grace} later by SIGKILL (time.grace); suspension {suspended} (time.sleep)"
         ),
     );
 }
 
 /// What is left of it, for a container that runs.
-pub(super) fn left(page: &mut Page, seconds: Option<u64>) {
-    if let Some(seconds) = seconds {
-        let (minutes, seconds) = (seconds / 60, seconds % 60);
-        page.head("time left", format_args!("{minutes} min {seconds} s"));
+pub(super) fn left(page: &mut Page, left: TimeLeft) {
+    let of = |seconds: u64| format!("{} min {} s", seconds / 60, seconds % 60);
+    let wall = left.seconds_left.map(of);
+    let idle = left.idle_seconds_left.map(of);
+    let idle = idle.map(|left| format!("{left} if it stays idle"));
+    let all: Vec<String> = wall.into_iter().chain(idle).collect();
+    if !all.is_empty() {
+        page.head("time left", all.join("; "));
     }
 }

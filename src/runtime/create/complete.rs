@@ -21,6 +21,7 @@ use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::input::node_files;
 use crate::runtime::launch::{RunRetention, StandardError, Streams};
 use crate::runtime::network::calls;
+use crate::runtime::network::counted;
 use crate::runtime::pidfd;
 use crate::runtime::runs::{self, RunDir, RunStart};
 use crate::runtime::state::census::{Census, Namespace};
@@ -153,13 +154,15 @@ impl Creation<'_> {
         };
         let answers = self.decision.listener() == NotifyListener::Sidecar;
         let calls = answers.then(calls).transpose()?;
-        network.finish(
+        let finished = network.finish(
             init,
             &self.place,
             &mut self.record,
             &self.run,
             (calls, watched),
-        )
+        )?;
+        self.running.traffic = finished.traffic;
+        Ok(finished.namespace)
     }
 
     /// Starts the processes that keep the container's time, if it has a limit.
@@ -167,7 +170,13 @@ impl Creation<'_> {
         let Some(time) = self.record.plan().and_then(|plan| plan.time) else {
             return Ok(());
         };
-        self.record.timekeeper = Some(clock::begin(&self.place, &self.record, time, init)?);
+        let traffic = match self.record.shared_network() {
+            // The init process is in that network already; in its own it is from `start` on.
+            Some(_) => counted::of_traffic(init),
+            None => std::mem::take(&mut self.running.traffic),
+        };
+        let begun = clock::begin(&self.place, &self.record, time, init, traffic)?;
+        self.record.timekeeper = Some(begun);
         self.save_record()
     }
 

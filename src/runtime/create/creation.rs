@@ -1,5 +1,7 @@
 //! A container during `create`: what has been made of it so far, and how that is removed again.
 
+use std::os::fd::OwnedFd;
+
 use super::decide::BundleDecision;
 use super::record::new_record;
 use super::writable::Writable;
@@ -46,6 +48,8 @@ pub(super) struct CreationHelpers {
     pub(super) network: Option<NetworkWall>,
     /// Instead of `network`: the sidecar of a container in another container's network.
     pub(super) member: Option<MemberSidecar>,
+    /// The counts of packets of the inner network namespace.
+    pub(super) traffic: Vec<OwnedFd>,
     /// The writable mounts, if writes are recorded.
     pub(super) writable: Vec<Writable>,
     /// The child that makes the scratch disk.

@@ -34,6 +34,9 @@ pub enum CreateError {
         "no log of this container can be kept ({0}), and log.required of the node's file refuses it for that: see to the directory, or set required = false"
     )]
     NoLog(String),
+    /// The node lacks a count that `time.idle` needs.
+    #[error("time.idle cannot be kept: this node does not count the {0}; leave time.idle out")]
+    NoActivity(&'static str),
     /// The init process has ended.
     #[error("the container's process ended during create")]
     Ended,

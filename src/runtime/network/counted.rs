@@ -1,5 +1,5 @@
 //! Counters of the kernel that the sidecar reads while the container runs: attempts by address, and limits that were
-//! reached.
+//! reached. The timekeeper reads one: packets sent.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -9,6 +9,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom::{self, LimitFiles};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
+use crate::runtime::state::record::ProcessId;
 use crate::sidecar::{CountKind, KernelCount};
 
 /// A limit of a container, and the file in which the kernel counts how often it was reached.
@@ -56,6 +57,15 @@ pub(super) fn of_limits(
         })
     };
     all.into_iter().flatten().filter_map(open).collect()
+}
+
+/// The files with the packets that the network of a process sends, IPv4's and IPv6's; empty if /proc has none.
+pub fn of_traffic(process: ProcessId) -> Vec<OwnedFd> {
+    let open = |name: &str| File::open(format!("/proc/{}/net/{name}", process.pid)).ok();
+    let files: Vec<File> = ["snmp", "snmp6"].into_iter().map_while(open).collect();
+    // Looked at last: another process may have its number by then.
+    let files = files.into_iter().filter(|_| process.is_alive());
+    files.map(OwnedFd::from).collect()
 }
 
 /// Attempts by address in a namespace of this mode, from its snmp and snmp6 files.

@@ -48,6 +48,14 @@ pub struct NetworkWall {
     loss: Loss,
 }
 
+/// What later steps of `create` need of the inner network namespace.
+pub struct FinishedNetwork {
+    /// For the index.
+    pub namespace: Option<Namespace>,
+    /// The counts of its packets, for the timekeeper.
+    pub traffic: Vec<OwnedFd>,
+}
+
 impl NetworkWall {
     /// Starts the sidecar. Also starts making the inner namespace, unless a user namespace must come first. `reading`
     /// is for the reader of requests.
@@ -122,7 +130,7 @@ impl NetworkWall {
         record: &mut Record,
         run: &RunDir,
         (calls, watched): (Option<CallsFds>, Vec<WatchedMount>),
-    ) -> Result<Option<Namespace>, RuntimeError> {
+    ) -> Result<FinishedNetwork, RuntimeError> {
         let maker = match self.maker.take() {
             Some(maker) => maker,
             None => {
@@ -174,6 +182,8 @@ impl NetworkWall {
         };
         let mut counts = counted::of_limits(record.controllers.as_ref(), record.plan());
         let counters = std::mem::take(&mut inner.counters);
+        let traffic = counters.iter().map(OwnedFd::try_clone);
+        let traffic = traffic.collect::<Result<_, _>>().map_err(held())?;
         counts.extend(counted::of_addresses(self.mode, counters));
         let attach = AttachRequest {
             shown: shown::open(record, place)?,
@@ -187,7 +197,7 @@ impl NetworkWall {
             inner: Some(inner),
         };
         record.sidecar = Some(self.spawned.attach(attach)?);
-        Ok(namespace)
+        Ok(FinishedNetwork { namespace, traffic })
     }
 }
 

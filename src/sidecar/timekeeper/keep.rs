@@ -10,6 +10,7 @@ use rustix::time::{
     timerfd_create, timerfd_settime,
 };
 
+use super::activity::{ActivityKind, IdleWatch};
 use super::cgroup::MembersKind;
 use crate::plan::TimePlan;
 use crate::plan::time::{ClockState, EndCause};
@@ -31,6 +32,8 @@ pub(super) struct TimekeeperFds {
     pub clock: OwnedFd,
     /// See [`super::CgroupMembers`].
     pub members: [OwnedFd; 2],
+    /// See [`super::ActivityFiles`].
+    pub activity: [OwnedFd; 4],
 }
 
 /// What has happened to the container.
@@ -59,6 +62,8 @@ pub(super) struct Timekeeper {
     pub fds: TimekeeperFds,
     pub plan: TimePlan,
     pub members: MembersKind,
+    /// What it samples under `time.idle`.
+    pub activity: Option<ActivityKind>,
     /// How much later it acts.
     pub lag: Duration,
 }
@@ -100,6 +105,13 @@ pub fn read(clock: impl AsFd) -> Option<ClockState> {
     })
 }
 
+/// Writes since when the container is idle.
+fn note_idle(clock: impl AsFd, since: Duration) -> rustix::io::Result<usize> {
+    let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let text = ClockState::time_text(since);
+    rustix::io::pwrite(clock, text.as_bytes(), ClockState::IDLE_AT as u64)
+}
+
 /// Writes the cause of an end, or takes it back.
 pub fn note(clock: impl AsFd, cause: Option<EndCause>) -> rustix::io::Result<usize> {
     let byte = cause.map_or(ClockState::RUNNING, EndCause::byte);
@@ -110,14 +122,19 @@ impl Timekeeper {
     /// Runs until the container has ended. Returns the exit code.
     pub fn keep(self) -> i32 {
         let mut phase = Phase::Running;
+        let mut idle = self.watch_activity(now(self.plan.sleep));
         loop {
             let now = now(self.plan.sleep);
-            let due = self.due(phase);
+            if let Some(idle) = &mut idle {
+                self.sample(idle, now);
+            }
+            let due = self.due(phase, idle.as_ref());
             if now >= due {
-                phase = self.act(phase, now);
+                phase = self.act(phase, idle.as_ref(), now);
                 continue;
             }
-            if ring_at(&self.fds.timer, due.min(now + LOOK)).is_err() {
+            let sample = idle.as_ref().map_or(Duration::MAX, IdleWatch::next);
+            if ring_at(&self.fds.timer, due.min(now + LOOK).min(sample)).is_err() {
                 // Without a timer no time is kept.
                 self.kill();
                 return 1;
@@ -168,23 +185,49 @@ impl Timekeeper {
         })
     }
 
+    /// Begins to watch for activity, if the plan has `time.idle`.
+    fn watch_activity(&self, now: Duration) -> Option<IdleWatch> {
+        let limit = Duration::from_secs(self.plan.idle.lifetime()?.seconds().into());
+        let first = self.activity?.count(&self.fds.activity);
+        Some(IdleWatch::begin(limit, self.plan.sleep, now, first))
+    }
+
+    /// Takes a sample of the container's activity, if one is due.
+    fn sample(&self, idle: &mut IdleWatch, now: Duration) {
+        let Some(kind) = self.activity.filter(|_| now >= idle.next()) else {
+            return;
+        };
+        let before = idle.since();
+        idle.take(now, kind.count(&self.fds.activity));
+        if idle.since() != before {
+            let _unnoted = note_idle(&self.fds.clock, idle.since());
+        }
+    }
+
     /// When the next step is due.
-    fn due(&self, phase: Phase) -> Duration {
+    fn due(&self, phase: Phase, idle: Option<&IdleWatch>) -> Duration {
         match phase {
-            // A file that cannot be read grants no time.
-            Phase::Running => match read(&self.fds.clock) {
-                Some(state) => Duration::from_millis(state.deadline).saturating_add(self.lag),
-                None => Duration::ZERO,
-            },
+            Phase::Running => {
+                let idle = idle.map_or(Duration::MAX, IdleWatch::due);
+                self.wall_due().min(idle.saturating_add(self.lag))
+            }
             Phase::Signalled(at) | Phase::Killed(at) => at,
         }
     }
 
-    fn act(&self, phase: Phase, now: Duration) -> Phase {
+    /// When `time.wall` is over. A file that cannot be read grants no time.
+    fn wall_due(&self) -> Duration {
+        match read(&self.fds.clock) {
+            Some(state) => Duration::from_millis(state.deadline).saturating_add(self.lag),
+            None => Duration::ZERO,
+        }
+    }
+
+    fn act(&self, phase: Phase, idle: Option<&IdleWatch>, now: Duration) -> Phase {
         match phase {
-            Phase::Running => self.signal(now),
+            Phase::Running => self.signal(idle, now),
             // The other one took back the cause that this one has read.
-            Phase::Signalled(_) if !self.is_noted() && self.due(Phase::Running) > now => {
+            Phase::Signalled(_) if !self.is_noted() && self.due(Phase::Running, idle) > now => {
                 Phase::Running
             }
             Phase::Signalled(_) | Phase::Killed(_) => {
@@ -201,15 +244,19 @@ impl Timekeeper {
 
     /// The time is over: notes it, and sends SIGTERM. Noted first, and the deadline read again: `extend` writes the
     /// deadline first and reads the cause afterwards, so one of the two sees the other.
-    fn signal(&self, now: Duration) -> Phase {
+    fn signal(&self, idle: Option<&IdleWatch>, now: Duration) -> Phase {
         let signalled =
             Phase::Signalled(now + Duration::from_secs(self.plan.grace.seconds().into()));
         if self.is_noted() {
             // By the other one.
             return signalled;
         }
-        let _unnoted = note(&self.fds.clock, Some(EndCause::Wall));
-        if self.due(Phase::Running) > now {
+        let cause = match self.wall_due() > now {
+            true => EndCause::Idle,
+            false => EndCause::Wall,
+        };
+        let _unnoted = note(&self.fds.clock, Some(cause));
+        if self.due(Phase::Running, idle) > now {
             let _unnoted = note(&self.fds.clock, None);
             return Phase::Running;
         }
@@ -255,6 +302,7 @@ mod tests {
     use rustix::fs::MemfdFlags;
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+    use super::super::activity::ActivityCount;
     use super::*;
 
     fn timekeeper(init: &Child, deadline: u64) -> Timekeeper {
@@ -262,6 +310,7 @@ mod tests {
         let state = ClockState {
             deadline,
             cause: None,
+            idle_since: Some(0),
         };
         rustix::io::write(&clock, state.to_text().as_bytes()).unwrap();
         let filler = || File::open("/dev/null").unwrap().into();
@@ -273,14 +322,17 @@ mod tests {
                 timer: filler(),
                 clock,
                 members: [filler(), filler()],
+                activity: [filler(), filler(), filler(), filler()],
             },
             plan: TimePlan {
                 wall: "5s".parse().unwrap(),
+                idle: "2s".parse().unwrap(),
                 grace: "1s".parse().unwrap(),
                 sleep: SleepRule::Counts,
                 most: None,
             },
             members: MembersKind::InitAlone,
+            activity: None,
             lag: Duration::ZERO,
         }
     }
@@ -290,18 +342,54 @@ mod tests {
         let mut init = Command::new("sleep").arg("60").spawn().unwrap();
         // `extend` came after the timekeeper had found that the time is over.
         let extended = timekeeper(&init, 9000);
-        assert_eq!(extended.signal(Duration::from_secs(6)), Phase::Running);
+        assert_eq!(
+            extended.signal(None, Duration::from_secs(6)),
+            Phase::Running
+        );
         assert_eq!(read(&extended.fds.clock).unwrap().cause, None);
         // The other one's cause was read, and then taken back.
         let signalled = Phase::Signalled(Duration::from_secs(7));
-        let kept = extended.act(signalled, Duration::from_secs(7));
+        let kept = extended.act(signalled, None, Duration::from_secs(7));
         assert_eq!(kept, Phase::Running);
         assert!(init.try_wait().unwrap().is_none());
         // The control.
         let over = timekeeper(&init, 5000);
         let killed_at = Phase::Signalled(Duration::from_secs(7));
-        assert_eq!(over.signal(Duration::from_secs(6)), killed_at);
+        assert_eq!(over.signal(None, Duration::from_secs(6)), killed_at);
         assert_eq!(read(&over.fds.clock).unwrap().cause, Some(EndCause::Wall));
         assert!(!init.wait().unwrap().success());
+    }
+
+    #[test]
+    fn an_idle_container_ends_before_its_deadline() {
+        let mut init = Command::new("sleep").arg("60").spawn().unwrap();
+        let keeper = timekeeper(&init, 9000);
+        let begun = Duration::from_secs(1);
+        let idle = IdleWatch::begin(
+            Duration::from_secs(2),
+            SleepRule::Counts,
+            begun,
+            ActivityCount::default(),
+        );
+        let due = keeper.due(Phase::Running, Some(&idle));
+        assert_eq!(due, Duration::from_secs(3));
+        // Not yet: more activity was seen meanwhile.
+        let early = Duration::from_millis(2900);
+        assert_eq!(keeper.signal(Some(&idle), early), Phase::Running);
+        assert!(init.try_wait().unwrap().is_none());
+        let signalled = Phase::Signalled(Duration::from_secs(4));
+        assert_eq!(keeper.act(Phase::Running, Some(&idle), due), signalled);
+        let state = read(&keeper.fds.clock).unwrap();
+        assert_eq!(state.cause, Some(EndCause::Idle));
+        assert!(!init.wait().unwrap().success());
+        // After the deadline it is the deadline's.
+        let mut init = Command::new("sleep").arg("60").spawn().unwrap();
+        let over = timekeeper(&init, 2000);
+        over.act(Phase::Running, Some(&idle), due);
+        assert_eq!(read(&over.fds.clock).unwrap().cause, Some(EndCause::Wall));
+        assert!(!init.wait().unwrap().success());
+        // The last activity is for the verbs.
+        note_idle(&over.fds.clock, idle.since()).unwrap();
+        assert_eq!(read(&over.fds.clock).unwrap().idle_since, Some(1000));
     }
 }

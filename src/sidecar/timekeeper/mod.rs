@@ -1,4 +1,5 @@
-//! The timekeeper: two processes that end a container when its time is over (`time.wall`).
+//! The timekeeper: two processes that end a container when its time is over (`time.wall`), or when it did nothing for too
+//! long (`time.idle`).
 //!
 //! ```text
 //! create --clone3, exec--> FIRST --fork--> SECOND        outside of the container's pid namespace and cgroup
@@ -15,10 +16,13 @@
 //! v2. cgroup v1 cannot kill a cgroup, so there the processes are listed, and killed by their pidfds.
 //!
 //! The deadline is in the clock's file, where `agentbox extend` changes it. A timekeeper reads it when its timer rings.
+//! Under `time.idle` each also reads the kernel's counts of the container's processor time and packets ([`activity`]),
+//! by descriptors that `create` opened.
 //!
 //! Not held: root of the node can kill or stop both at once. Then the next verb ends the container
 //! (`src/runtime/clock.rs`).
 
+mod activity;
 mod cgroup;
 mod keep;
 mod program;
@@ -30,6 +34,8 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
+use self::activity::ActivityKind;
+pub use self::activity::{ActivityFiles, ProcessorFile};
 pub use self::cgroup::CgroupMembers;
 pub(in crate::sidecar) use self::cgroup::MembersKind;
 pub use self::keep::{note, now, read, ring_at, timer};
@@ -63,6 +69,8 @@ pub struct TimekeeperConfig<'a> {
     pub clock: BorrowedFd<'a>,
     /// The other processes of the container.
     pub members: CgroupMembers,
+    /// What it samples under `time.idle`.
+    pub activity: Option<ActivityFiles>,
     /// The v2 cgroup to be born in.
     pub born_in: Option<BorrowedFd<'a>>,
     /// The v1 cgroups to enter.
@@ -86,6 +94,7 @@ struct TimekeeperSetup {
     id: u32,
     plan: TimePlan,
     members: MembersKind,
+    activity: Option<ActivityKind>,
     enters: Vec<PathBuf>,
 }
 
@@ -149,6 +158,7 @@ fn greet(
         init,
         clock,
         members,
+        activity,
         born_in: _,
         enters,
     } = config;
@@ -156,11 +166,16 @@ fn greet(
         id,
         plan,
         members: members.kind(),
+        activity: activity.as_ref().map(ActivityFiles::kind),
         enters,
     };
-    let [one, other] = members.descriptors(null.as_fd());
+    let null = null.as_fd();
+    let sampled = activity.as_ref().map(|files| files.descriptors(null));
+    let mut fds = vec![init, clock];
+    fds.extend(members.descriptors(null));
+    fds.extend(sampled.unwrap_or([null; 4]));
     let failed = SidecarError::Protocol;
-    protocol::send(socket, PEER, &setup, &[init, clock, one, other]).map_err(failed)?;
+    protocol::send(socket, PEER, &setup, &fds).map_err(failed)?;
     let mut second = None;
     for _ in 0..2 {
         match protocol::receive(socket, PEER, "reply", READY_WITHIN) {

@@ -22,6 +22,8 @@ use crate::sys::{process, socket};
 const LINE_FD: RawFd = 3;
 /// The runtime sends it immediately after the clone.
 const SETUP_WITHIN: Duration = Duration::from_secs(10);
+/// The descriptors that come with the setup.
+const SENT: usize = 8;
 /// Descriptors: those of [`keep`], and a few while it starts. It writes a clock's file, of some bytes.
 const LIMITS: SidecarRlimits = SidecarRlimits {
     open_files: 1024,
@@ -57,8 +59,8 @@ fn give_up(line: BorrowedFd<'_>, error: &SidecarError) {
 struct Parts {
     line: OwnedFd,
     setup: TimekeeperSetup,
-    /// As sent: init's pidfd, the clock, the members.
-    fds: [OwnedFd; 4],
+    /// As sent: init's pidfd, the clock, the members, the counts of its activity.
+    fds: [OwnedFd; SENT],
     filter: BpfProgram,
     code: Code,
     procfs: Procfs,
@@ -69,10 +71,10 @@ fn begin(line: &OwnedFd) -> Result<std::convert::Infallible, SidecarError> {
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
     let received = protocol::receive(line.as_fd(), "runtime", "setup", SETUP_WITHIN);
     let (setup, fds): (TimekeeperSetup, Vec<OwnedFd>) = received.map_err(SidecarError::Protocol)?;
-    let fds = <[OwnedFd; 4]>::try_from(fds).map_err(|fds| {
+    let fds = <[OwnedFd; SENT]>::try_from(fds).map_err(|fds| {
         SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "runtime",
-            need: 4,
+            need: SENT,
             have: fds.len(),
         })
     })?;
@@ -121,7 +123,7 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
     let Parts {
         line,
         setup,
-        fds: [init, clock, one, two],
+        fds,
         filter,
         code,
         procfs,
@@ -133,13 +135,17 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
             return 1;
         }
     };
-    let kept = [&line, &init, &other, &timer, &clock, &one, &two].map(AsFd::as_fd);
-    if process::keep_only(kept).is_err() {
+    let [init, clock, sent @ ..] = &fds;
+    let [one, two, processor, v4, v6, freezer] = sent;
+    let kept = [
+        &line, init, &other, &timer, clock, one, two, processor, v4, v6, freezer,
+    ];
+    if process::keep_only(kept.map(AsFd::as_fd)).is_err() {
         return 1;
     }
     // Already closed, with all others.
-    std::mem::forget((line, init, other, timer, clock, [one, two]));
-    let kept = [0, 1, 2, 3, 4, 5, 6].map(socket::take_inherited);
+    std::mem::forget((line, other, timer, fds));
+    let kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(socket::take_inherited);
     let [
         Ok(line),
         Ok(init),
@@ -148,6 +154,10 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
         Ok(clock),
         Ok(one),
         Ok(two),
+        Ok(processor),
+        Ok(v4),
+        Ok(v6),
+        Ok(freezer),
     ] = kept
     else {
         return 1;
@@ -172,9 +182,11 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
             timer,
             clock,
             members: [one, two],
+            activity: [processor, v4, v6, freezer],
         },
         plan: setup.plan,
         members: setup.members,
+        activity: setup.activity,
         lag: second.map_or(LAG, |_| Duration::ZERO),
     }
     .keep()

@@ -98,6 +98,12 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
             "{field} ({origin}) needs a cgroup, which is not made here"
         ));
     }
+    if plan.time.is_some_and(|time| time.idle.lifetime().is_some()) {
+        return Some(
+            "time.idle (--idle-timeout) needs the processor time of a cgroup, which is not made here: use time.wall (--timeout)"
+                .to_owned(),
+        );
+    }
     if plan.network.learns() {
         return Some(
             "report.learn = \"on\" needs a log that is kept, and there is none here: use \"off\""
@@ -164,7 +170,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::plan::TimePlan;
     use crate::plan::tests::{sample, sample_policy};
+    use crate::policy::SleepRule;
 
     fn decided(plan: Plan, origins: &[(&str, &str)]) -> DecidedPlan {
         let origins = origins.iter();
@@ -211,6 +219,19 @@ mod tests {
             host.contains("db.test:5432") && host.contains("--allow"),
             "{host}"
         );
+        let time = |wall: &str, idle: &str| TimePlan {
+            wall: wall.parse().unwrap(),
+            idle: idle.parse().unwrap(),
+            grace: "1s".parse().unwrap(),
+            sleep: SleepRule::Counts,
+            most: None,
+        };
+        let mut plan = plain();
+        plan.time = Some(time("30m", "unlimited"));
+        assert_eq!(refused(plan.clone(), &builtin, LANDLOCK_LEAST_ABI), None);
+        plan.time = Some(time("30m", "5m"));
+        let idle = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
+        assert!(idle.contains("--idle-timeout"), "{idle}");
         let mut plan = plain();
         plan.devices = ["/dev/fuse".into()].into();
         let device = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();

@@ -77,7 +77,10 @@ impl CommandLimit {
     pub fn begin(plan: TimePlan) -> Result<Self> {
         let timer = timekeeper::timer(plan.sleep).context("make a timer")?;
         let limit = Self { timer, plan };
-        limit.ring_after(limit.plan.wall.seconds())?;
+        // `time.idle` is refused under these walls.
+        if let Some(wall) = plan.wall.lifetime() {
+            limit.ring_after(wall.seconds())?;
+        }
         Ok(limit)
     }
 
