@@ -382,6 +382,30 @@ fn p02_docker_a_stopped_or_killed_timekeeper_makes_no_idle_container_last() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
+fn docker_packets_in_a_shared_network_are_activity() {
+    let docker = Docker::connect();
+    let sends = "while :; do nc -w 1 127.0.0.1 9 </dev/null; usleep 300000; done";
+    let quiet = docker.start(&[runtime(), "test-musl"], &["sleep", "300"]);
+    let loud = docker.start(&[runtime(), "test-musl"], &["sh", "-c", sends]);
+    let member = |first: &Container<'_>| {
+        let network = format!("--network=container:{}", first.inspect("{{.Id}}"));
+        let idle = "--annotation=dev.agentbox.time.idle=8s";
+        let grace = "--annotation=dev.agentbox.time.grace=1s";
+        let options = [runtime(), &network, idle, grace, "test-musl"];
+        docker.start(&options, &["sleep", "300"])
+    };
+    // Both wait; only the packets of their networks differ.
+    let (waits, lives) = (member(&quiet), member(&loud));
+    await_that("it is idle", || {
+        waits.inspect("{{.State.Status}}") == "exited"
+    });
+    log_has(&waits.inspect("{{.Id}}"), IDLE);
+    std::thread::sleep(Duration::from_secs(10));
+    assert_eq!(lives.inspect("{{.State.Status}}"), "running");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
 fn direct_a_pause_is_idle_unless_time_sleep_pauses() {
     let node = Node::new();
     for (sleep, ends) in [("counts", true), ("pauses", false)] {

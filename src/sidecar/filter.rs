@@ -327,10 +327,13 @@ fn condition(argument: u8, op: SeccompCmpOp, value: u32) -> Result<SeccompCondit
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
     use std::os::unix::process::ExitStatusExt;
     use std::process::{Command, Stdio};
 
-    use super::{Duty, MOST_BYTES, MOST_RESERVED};
+    use rustix::process::{PidfdFlags, Signal, pidfd_send_signal};
+
+    use super::{Duty, MOST_BYTES, MOST_RESERVED, MembersKind};
     use crate::sys::seccomp;
     use rustix::fs::FallocateFlags;
 
@@ -462,6 +465,61 @@ mod tests {
         let _killed = rustix::fs::fallocate(&log, mode, at, length);
     }
 
+    const OF_TIMEKEEPER: [Case; 6] = [
+        ("the timekeeper opens", || {
+            under_timekeepers();
+            drop(std::fs::File::open("/dev/null"));
+        }),
+        ("the timekeeper's socket", || {
+            under_timekeepers();
+            drop(crate::sys::socket::pair());
+        }),
+        ("the timekeeper clones", || {
+            under_timekeepers();
+            drop(std::thread::Builder::new().spawn(|| ()));
+        }),
+        ("the timekeeper reads another file", || {
+            read_at(|number| !counts_activity(number));
+        }),
+        ("the timekeeper writes to a count", || {
+            let files = opened();
+            let count = files.iter().find(|file| counts_activity(file.as_raw_fd()));
+            under_timekeepers();
+            assert!(rustix::io::write(count.unwrap(), b"1").is_err());
+        }),
+        ("the timekeeper stops a process", || {
+            let own = rustix::process::getpid();
+            let own = rustix::process::pidfd_open(own, PidfdFlags::empty()).unwrap();
+            under_timekeepers();
+            assert!(pidfd_send_signal(&own, Signal::CONT).is_ok());
+        }),
+    ];
+
+    fn counts_activity(number: i32) -> bool {
+        super::TIMEKEEPER_ACTIVITY.contains(&number)
+    }
+
+    /// Files with many numbers.
+    fn opened() -> Vec<std::fs::File> {
+        let open = |_| std::fs::File::open("/dev/null").unwrap();
+        (0..32).map(open).collect()
+    }
+
+    fn read_at(is_it: fn(i32) -> bool) {
+        let files = opened();
+        let file = files.iter().find(|file| {
+            let number = file.as_raw_fd();
+            number != super::TIMEKEEPER_CLOCK && is_it(number)
+        });
+        under_timekeepers();
+        assert_eq!(rustix::io::pread(file.unwrap(), &mut [0; 4], 0), Ok(0));
+        crate::sys::process::end(SURVIVED);
+    }
+
+    fn under_timekeepers() {
+        load(super::of_timekeeper(MembersKind::Kill).unwrap());
+    }
+
     fn under_readers() {
         load(super::of_reader().unwrap());
     }
@@ -502,6 +560,16 @@ mod tests {
             lives.0,
             "the_reader_makes_no_socket_and_opens_no_file",
             &[&OF_READER[..], &[lives]].concat(),
+        );
+    }
+
+    #[test]
+    fn the_timekeeper_reads_the_counts_of_activity_and_opens_nothing() {
+        let lives: Case = ("the timekeeper's counts", || read_at(counts_activity));
+        dies_but_for(
+            lives.0,
+            "the_timekeeper_reads_the_counts_of_activity_and_opens_nothing",
+            &[&OF_TIMEKEEPER[..], &[lives]].concat(),
         );
     }
 
@@ -556,6 +624,7 @@ mod tests {
         for program in all
             .into_iter()
             .chain([super::of_reader(), super::of_ssh_relay()])
+            .chain([super::of_timekeeper(MembersKind::Kill)])
         {
             let program = program.unwrap();
             assert!((10..400).contains(&program.len()), "{}", program.len());
