@@ -39,7 +39,7 @@ mod secrets;
 mod secured;
 mod servers;
 mod shown;
-mod upstream;
+pub mod upstream;
 mod volumes;
 mod websockets;
 mod workloads;

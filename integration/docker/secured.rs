@@ -143,9 +143,7 @@ fn a_proxy_whose_certificate_is_anothers_is_told_nothing() {
         let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
         let got = agent.curl(false, &["http://api.example.test/unknown"]);
         assert!(
-            got.stdout
-                .contains("the node's upstream proxy is not known: ")
-                && got.stdout.contains(why),
+            got.stdout.contains("the upstream proxy is not known: ") && got.stdout.contains(why),
             "{got}"
         );
         let direct = agent.curl(true, &["-f", "https://api.example.test/unknown"]);

@@ -10,25 +10,30 @@ use super::node::NodeFiles;
 use super::{Docker, runtime};
 use crate::command::run;
 
-pub(super) const USER: &str = "builder";
-pub(super) const PASSWORD: &str = "s3kr1t-of-the-node";
+pub(crate) const USER: &str = "builder";
+pub(crate) const PASSWORD: &str = "s3kr1t-of-the-node";
 /// `builder:s3kr1t-of-the-node` in base64, as sent.
-const CODED: &str = "YnVpbGRlcjpzM2tyMXQtb2YtdGhlLW5vZGU=";
+pub(crate) const CODED: &str = "YnVpbGRlcjpzM2tyMXQtb2YtdGhlLW5vZGU=";
 /// The rig's own address towards the internet, as close as a private network's proxy.
-pub(super) const PLACE: &str = "203.0.113.1";
+pub(crate) const PLACE: &str = "203.0.113.1";
 pub(super) const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, private.example.test:80, \
      proxy.example.test";
 
 /// A proxy that requires credentials, serves only CONNECT, and records its requests.
-pub(super) struct CompanyProxy {
-    pub(super) port: u16,
+pub(crate) struct CompanyProxy {
+    pub(crate) port: u16,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl CompanyProxy {
     /// Starts it. Its threads end with the test binary.
     pub(super) fn start() -> Self {
-        let listener = TcpListener::bind((PLACE, 0)).unwrap();
+        Self::start_at(PLACE)
+    }
+
+    /// The same at another address.
+    pub(crate) fn start_at(address: &str) -> Self {
+        let listener = TcpListener::bind((address, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
@@ -42,7 +47,7 @@ impl CompanyProxy {
     }
 
     /// The request lines so far.
-    pub(super) fn asked(&self) -> Vec<String> {
+    pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
@@ -239,8 +244,7 @@ fn a_proxy_that_refuses_or_is_gone_is_no_way_around_it() {
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);
     let got = agent.curl(false, &["http://api.example.test/refused"]);
     assert!(
-        got.stdout
-            .contains("other credentials than the node's file has (407)"),
+        got.stdout.contains("wants other credentials (407)"),
         "{got}"
     );
     assert_ne!(

@@ -36,6 +36,7 @@ mod ssh_agent;
 mod summary;
 mod terminal;
 mod toolchains;
+mod way_out;
 
 /// Node files where no sandbox writes: below the rig's own /etc, which goes with the rig.
 pub(crate) struct NodeDir(pub String);

@@ -30,6 +30,7 @@ pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
             before_deletion: &mut |_| (),
             keep: None,
             agent: None,
+            proxy: None,
         },
     )?;
     Ok(ended.map_or(ExitCode::SUCCESS, |ended| exit_code(ended.code)))

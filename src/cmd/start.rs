@@ -23,7 +23,7 @@ pub fn run(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
         .map(|init| ReadinessRelay::listen(&place, init))
         .transpose()?
         .flatten();
-    start::start(global, &place, lock)?;
+    start::start(global, &place, lock, None)?;
     if let Some(relay) = relay {
         relay.wait()?;
     }

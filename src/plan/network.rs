@@ -62,7 +62,7 @@ pub struct NetworkPlan {
     pub sysctl: BTreeMap<String, String>,
     /// Whether the container has a sysfs; the inner namespace's replaces it.
     pub sysfs: bool,
-    /// The node's proxy, which the sidecar dials through.
+    /// The upstream proxy, which the sidecar dials through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Upstream>,
     /// The node's secrets that are added to its requests.

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 use super::conflict::Conflict;
 use super::fields::Fields;
 use super::option_error::OptionError;
-use super::{Field, NodeSecret, Origin, Policy, PolicyChoice, PolicyError, PolicyName, Switch};
+use super::{
+    Field, NodeSecret, Origin, Policy, PolicyChoice, PolicyError, PolicyName, Switch, Upstream,
+};
 use crate::text::{distance, nearest, shown};
 
 /// The longest value in bytes. Nobody writes a value near this size.
@@ -33,6 +35,9 @@ pub struct WrapOptions {
     /// The user's own secrets. They are no request: they loosen nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<NodeSecret>,
+    /// The proxy of the user's environment. It is no request either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<Upstream>,
 }
 
 /// The policy that `wrap --policy` names.
@@ -159,6 +164,7 @@ impl WrapOptions {
         settings: Vec::new(),
         options: Vec::new(),
         secrets: Vec::new(),
+        proxy: None,
     };
 
     /// Whether there are no options.
@@ -169,6 +175,7 @@ impl WrapOptions {
             settings,
             options,
             secrets: _,
+            proxy: _,
         } = self;
         policy.is_none() && policy_of.is_none() && settings.is_empty() && options.is_empty()
     }

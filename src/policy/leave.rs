@@ -9,8 +9,8 @@ use super::fields::Origins;
 use super::resolve::{CeilingPolicy, ChosenPolicy, Resolver, unasked};
 use super::{
     AnnotationLeave, Ceiling, CpuLimit, Field, Limits, Loosening, MemoryLimit, Origin, OverLimit,
-    POLICY_KEY, Policy, PolicyChoice, PolicyError, ProcessLimit, UNCONFINED, WORKSPACE_KEY,
-    WrapOptions,
+    POLICY_KEY, Policy, PolicyChoice, PolicyError, ProcessLimit, Switch, UNCONFINED, Upstream,
+    WORKSPACE_KEY, WrapOptions,
 };
 
 impl Resolver<'_> {
@@ -89,6 +89,26 @@ impl Resolver<'_> {
             .copied()
             .filter(|_| authors == Authors::Caller);
         node.chain(own).collect()
+    }
+
+    /// The proxy to the internet: the node's. Without one, that of the user of `wrap`, if the node permits it. By default
+    /// it does where no operator set a ceiling. A proxy gets past the ceiling's list of hosts, as the other end of each
+    /// connection.
+    pub fn upstream(&self, limits: &[CeilingPolicy]) -> Option<Upstream> {
+        let network = &self.sources.node.network;
+        let mut set_by = limits.iter().map(|limit| &limit.ceiling.set_by);
+        let default = match set_by.all(|by| *by == Origin::Default) {
+            true => Switch::On,
+            false => Switch::Off,
+        };
+        let permitted = network.upstream_from_user.unwrap_or(default);
+        let of_user = self.sources.asked.proxy.clone();
+        let of_user = of_user.filter(|_| permitted == Switch::On);
+        let of_user = of_user.map(|proxy| Upstream {
+            names: network.upstream_names,
+            ..proxy
+        });
+        network.upstream().or(of_user)
     }
 }
 

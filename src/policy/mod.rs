@@ -57,6 +57,7 @@ pub mod ssh_key;
 pub mod syscall;
 mod table;
 pub mod upstream;
+mod user_proxy;
 mod value;
 mod word;
 mod written_secret;
@@ -102,7 +103,10 @@ pub use syscall::SyscallName;
 pub use table::{
     Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls, Time,
 };
-pub use upstream::{NodeNetwork, Secret, Upstream, UpstreamNames};
+pub use upstream::{NodeNetwork, ProxyUrl, Secret, Upstream, UpstreamNames, UpstreamSource};
+pub use user_proxy::{
+    DirectHost, UserProxy, VARIABLES as PROXY_VARIABLES, why_not as why_no_proxy,
+};
 pub use word::*;
 pub use written_secret::UserSecret;
 

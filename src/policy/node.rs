@@ -283,6 +283,11 @@ mod tests {
             ("[log]\nsize = \"1\"", 2, "a size from 1MiB to 64GiB"),
             ("[log]\nruns = -1", 2, "invalid value"),
             (
+                "[network]\nupstream-from-user = \"yes\"",
+                2,
+                "one of off, on",
+            ),
+            (
                 "[network]\nupstream-names = \"client\"",
                 2,
                 "one of vetted, proxy",

@@ -9,8 +9,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::HostPath;
+use super::user_proxy::DirectHost;
 use super::value::words;
+use super::{HostPath, Switch};
 use crate::rules::request::FieldPattern;
 use crate::rules::{Host, NetworkPrefix};
 use crate::text::ValueError;
@@ -33,6 +34,8 @@ pub struct NodeNetwork {
     pub upstream_names: UpstreamNames,
     /// CA certificates (PEM) for the proxy's certificate, besides those that the node trusts anyway.
     pub upstream_trust_roots: Option<HostPath>,
+    /// Whether `wrap` uses the proxy of its user's `HTTPS_PROXY`. Without it: unless an operator set a ceiling.
+    pub upstream_from_user: Option<Switch>,
     /// The networks of the cluster's pods and Services, where `service:` rules may lead: addresses and prefixes.
     pub services: BTreeSet<NetworkPrefix>,
     /// Header fields that are passed on besides those of `policies/fields.toml`.
@@ -51,7 +54,7 @@ words! {
     }
 }
 
-/// A proxy as the node's file names it.
+/// A proxy as the node's file, or a variable of the user, names it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ProxyUrl {
@@ -78,6 +81,29 @@ pub struct Upstream {
     pub port: u16,
     /// Who resolves names.
     pub names: UpstreamNames,
+    /// Who named it.
+    #[serde(default, skip_serializing_if = "UpstreamSource::is_node")]
+    pub source: UpstreamSource,
+    /// Hosts that are dialled without it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub direct: BTreeSet<DirectHost>,
+}
+
+/// Who named an upstream proxy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UpstreamSource {
+    /// The node's file.
+    #[default]
+    Node,
+    /// This variable of the user of `wrap`.
+    User(String),
+}
+
+impl UpstreamSource {
+    fn is_node(&self) -> bool {
+        *self == Self::Node
+    }
 }
 
 /// `USER:PASSWORD`. It has no `Display`, and its `Debug` shows nothing.
@@ -109,6 +135,16 @@ impl fmt::Debug for Secret {
     }
 }
 
+impl ProxyUrl {
+    /// Whether it is the one that was planned.
+    pub fn is_at(&self, planned: &Upstream) -> bool {
+        let Upstream {
+            tls, host, port, ..
+        } = planned;
+        self.tls == *tls && self.host.to_string() == *host && self.port == *port
+    }
+}
+
 impl NodeNetwork {
     /// The proxy without its credentials.
     pub fn upstream(&self) -> Option<Upstream> {
@@ -120,6 +156,8 @@ impl NodeNetwork {
             host: host.to_string(),
             port: *port,
             names: self.upstream_names,
+            source: UpstreamSource::Node,
+            direct: BTreeSet::new(),
         })
     }
 
@@ -129,7 +167,10 @@ impl NodeNetwork {
             None if self.upstream_credentials.is_some() => {
                 Some("network.upstream-credentials has no use without network.upstream-proxy")
             }
-            None if self.upstream_names != UpstreamNames::default() => {
+            // The user of `wrap` may have a proxy.
+            None if self.upstream_names != UpstreamNames::default()
+                && self.upstream_from_user == Some(Switch::Off) =>
+            {
                 Some("network.upstream-names has no use without network.upstream-proxy")
             }
             Some(proxy) if proxy.credentials.is_some() && self.upstream_credentials.is_some() => {

@@ -70,6 +70,14 @@ pub enum RuntimeError {
         /// What is wrong with it.
         why: String,
     },
+    /// The proxy that a variable of the user of `wrap` names cannot be used.
+    #[error("the upstream proxy {proxy} of your environment: {why}")]
+    UserProxy {
+        /// The proxy, without credentials.
+        proxy: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// A secret of the user of `wrap` whose value cannot be had.
     #[error("secret {name}: {why}")]
     Secret {

@@ -9,7 +9,7 @@ use crate::cli::GlobalOptions;
 use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::FailureKind;
 use crate::plan::DecidedPlan;
-use crate::policy::NetworkMode;
+use crate::policy::{NetworkMode, ProxyUrl};
 use crate::runtime::agent::SeccompAgent;
 use crate::runtime::files::write_whole;
 use crate::runtime::input::node_files::config;
@@ -23,17 +23,19 @@ use crate::runtime::{RuntimeError, clock, delete, hooks, status};
 use crate::sys::procfs;
 
 /// Starts a created container. Holds its lock until the process has moved to the inner network namespace: libcontainer
-/// says Running earlier, and an `exec` at that moment would join the engine's.
+/// says Running earlier, and an `exec` at that moment would join the engine's. `proxy` is the one of the environment of
+/// `wrap`'s user.
 ///
 /// A container whose startContainer or poststart hook fails is ended and deleted (runtime.md "Lifecycle", steps 7 and 9).
 pub fn start(
     global: &GlobalOptions,
     place: &ContainerPaths,
     lock: Lock,
+    proxy: Option<&ProxyUrl>,
 ) -> Result<(), RuntimeError> {
     let mut record =
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
-    let started = release(global, place, &mut record).and_then(|()| poststart(&record));
+    let started = release(global, place, &mut record, proxy).and_then(|()| poststart(&record));
     RunDir::of(place).note(vec![events::started(&started)]);
     let hook_failed = match &started {
         Err(RuntimeError::Hook(_)) => true,
@@ -67,6 +69,7 @@ fn release(
     global: &GlobalOptions,
     place: &ContainerPaths,
     record: &mut Record,
+    proxy: Option<&ProxyUrl>,
 ) -> Result<(), RuntimeError> {
     let refuse = |why: &str| RuntimeError::State {
         verb: "start",
@@ -90,9 +93,8 @@ fn release(
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()
     {
-        let planned = plan.network.upstream.as_ref();
-        let proxy = planned.map(|planned| upstream::find(config(global), planned));
-        let search = resolver::hand_over(&place.dir(), &record.engine_files, proxy.transpose()?)?;
+        let proxy = upstream::find(config(global), &plan.network, proxy)?;
+        let search = resolver::hand_over(&place.dir(), &record.engine_files, proxy)?;
         plan.network.rules.search = search;
     }
     if let Some((plan, shared)) = record.plan().zip(record.shared_network())

@@ -1,4 +1,4 @@
-//! TLS client (RFC 8446, RFC 5246): to the node's upstream proxy, and to hosts of request rules.
+//! TLS client (RFC 8446, RFC 5246): to the upstream proxy, and to hosts of request rules.
 
 use std::sync::Arc;
 

@@ -62,7 +62,7 @@ fn by_both(
     lock: Lock,
     talk: ProbePipes,
 ) -> Result<VerifyReport> {
-    start::start(global, place, lock)?;
+    start::start(global, place, lock, None)?;
     let record = Record::read(&place.dir())?;
     let promise = promise(&record);
     let subject = format!("a new container, {}", policy(&record));

@@ -20,6 +20,7 @@ mod named;
 mod own_file;
 mod person;
 mod planted;
+mod proxy;
 mod repository;
 mod script;
 mod secrets;
@@ -136,6 +137,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
             },
             keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
             agent: signer,
+            proxy: wanted.proxy.named().map(|proxy| &proxy.url),
         },
     );
     refused.tell(wanted, summary.as_ref())?;
@@ -281,6 +283,7 @@ fn prepare(
         None => selection?,
     })?;
     secrets::say_what_is_forbidden(wanted, &resolved);
+    proxy::tell(wanted, &resolved);
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;

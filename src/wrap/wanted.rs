@@ -10,12 +10,13 @@ use super::agents::{Agent, AgentOrigin};
 use super::caches::Caches;
 use super::list::SystemList;
 use super::person::Person;
+use super::proxy::EnvironmentProxy;
 use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
 use super::ssh_agent::FoundAgent;
 use super::variables::Variables;
 use super::{repository, secrets, workspace};
 use crate::cli::{self, Walls};
-use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, WrapOptions};
+use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, UserProxy, WrapOptions};
 
 /// All that the caller requests from `wrap`.
 pub struct WrapRequest {
@@ -63,6 +64,8 @@ pub struct WrapRequest {
     pub agent: Option<Agent>,
     /// The SSH agent that `--ssh-agent` names.
     pub ssh_agent: Option<FoundAgent>,
+    /// The upstream proxy of the user's environment.
+    pub proxy: EnvironmentProxy,
 }
 
 impl WrapRequest {
@@ -80,7 +83,10 @@ impl WrapRequest {
             anyhow::Ok((cwd, workspace))
         })??;
         let found = person.looking(|| settings::find(&person, &workspace))??;
-        let (asked, policy_file) = person.looking(|| asked(args, &found.sources, &person))??;
+        let (mut asked, policy_file) =
+            person.looking(|| asked(args, &found.sources, &person))??;
+        let proxy = person.looking(|| EnvironmentProxy::of_caller(&person, &cwd))?;
+        asked.proxy = proxy.named().map(UserProxy::upstream);
         let variables = person.looking(|| option_variables(args, &person))??;
         let mut wanted = Self {
             command: args.command.clone(),
@@ -105,6 +111,7 @@ impl WrapRequest {
             agent_requested: None,
             agent: None,
             ssh_agent: None,
+            proxy,
         };
         for source in found.sources {
             wanted.add(source);

@@ -49,6 +49,48 @@ fn options_add_to_the_policy_and_say_so() {
     assert_eq!(hosts(&nothing), ["a.test"]);
 }
 
+/// The node's proxy wins. A proxy of the user's would get past an operator's list of hosts.
+#[test]
+fn the_users_proxy_counts_where_the_node_permits_it() {
+    let own = |name: &str| (name == "HTTPS_PROXY").then(|| "http://me:pw@own.test:1".to_owned());
+    let own = UserProxy::of(own).unwrap().unwrap().upstream();
+    let upstream = |node: &str, flag: Option<&str>| {
+        let mut case = case().node(node).allow("a.test");
+        if let Some(flag) = flag {
+            case = case.flag(flag);
+        }
+        case.asked.proxy = Some(own.clone());
+        let upstream = case.resolved().upstream;
+        upstream.map(|upstream| upstream.to_string())
+    };
+    let (users, nodes) = (Some("http://own.test:1"), Some("http://node.test:2"));
+    let on = "[network]\nupstream-from-user = \"on\"\n";
+    let off = "[network]\nupstream-from-user = \"off\"\n";
+    let ceiling = "ceiling = \"permissive\"\n";
+    let named = "[network]\nupstream-proxy = \"http://node.test:2\"\nupstream-from-user = \"on\"\n";
+    for (node, flag, expected) in [
+        ("", None, users),
+        (on, None, users),
+        (off, None, None),
+        (ceiling, None, None),
+        (&format!("{ceiling}{on}"), None, users),
+        ("", Some("permissive"), None),
+        (named, None, nodes),
+    ] {
+        assert_eq!(
+            upstream(node, flag).as_deref(),
+            expected,
+            "{node:?} {flag:?}"
+        );
+    }
+    let mut case = case()
+        .node("[network]\nupstream-names = \"proxy\"\n")
+        .allow("a.test");
+    case.asked.proxy = Some(own);
+    let upstream = case.resolved().upstream.unwrap();
+    assert_eq!(upstream.names, UpstreamNames::Proxy);
+}
+
 #[test]
 fn the_last_set_counts() {
     let resolved = case()

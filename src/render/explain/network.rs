@@ -6,7 +6,7 @@ use super::page::{Page, size};
 use crate::plan::environment::PlainAddress;
 use crate::plan::signing::SigningPlan;
 use crate::plan::{NetworkPlan, ServiceTarget};
-use crate::policy::{HoneyThen, NetworkMode, UpstreamNames};
+use crate::policy::{HoneyThen, NetworkMode, UpstreamNames, UpstreamSource};
 use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
 use crate::text::escape;
 
@@ -188,7 +188,7 @@ pub(super) fn budget(page: &mut Page, network: &NetworkPlan) {
     }
 }
 
-/// The proxies: the node's, behind the sidecar, and the sidecar's own.
+/// The proxies: the upstream one, behind the sidecar, and the sidecar's own.
 pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     if let Some(upstream) = &network.upstream {
         let names = match upstream.names {
@@ -197,7 +197,15 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
                 "for names, which the proxy resolves: this node does not see their addresses"
             }
         };
-        page.item(format_args!("through the node's proxy {upstream}, {names}"));
+        let whose = match &upstream.source {
+            UpstreamSource::Node => "the node's proxy".to_owned(),
+            UpstreamSource::User(variable) => format!("the proxy of your {variable},"),
+        };
+        page.item(format_args!("through {whose} {upstream}, {names}"));
+        if !upstream.direct.is_empty() {
+            let direct: Vec<String> = upstream.direct.iter().map(ToString::to_string).collect();
+            page.item(format_args!("without it: {}", direct.join(", ")));
+        }
     }
     if network.proxy_env {
         page.item("HTTP_PROXY and its kin name the sidecar");

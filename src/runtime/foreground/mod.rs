@@ -12,6 +12,7 @@ pub mod wait;
 
 use crate::cli::{self, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
+use crate::policy::ProxyUrl;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::{self, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
@@ -76,6 +77,8 @@ pub struct Attendance<'a> {
     pub keep: Option<Keep>,
     /// The user's SSH agent, if the workload may sign.
     pub agent: Option<UserAgent>,
+    /// The upstream proxy of the user's environment.
+    pub proxy: Option<&'a ProxyUrl>,
 }
 
 /// Runs a container; returns its end unless it is detached.
@@ -87,11 +90,6 @@ pub fn run(
     front: FrontProcess,
     attendance: Attendance<'_>,
 ) -> Result<Option<ChildExit>, RuntimeError> {
-    let Attendance {
-        before_deletion,
-        keep,
-        agent,
-    } = attendance;
     let listener = listener(args, afterwards)?;
     let console = args
         .console_socket
@@ -127,11 +125,11 @@ pub fn run(
             Some(Foreground::new(init.pid)?)
         };
         let notify = ReadinessRelay::listen(&place, init)?;
-        let signer = ssh_relay::begin(&place, &record, init, agent.as_ref())?;
-        start::start(global, &place, lock)?;
+        let signer = ssh_relay::begin(&place, &record, init, attendance.agent.as_ref())?;
+        start::start(global, &place, lock, attendance.proxy)?;
         // Read again, now that it has started.
         let record = Record::read(&place.dir())?;
-        let prompts = keep.and_then(|keep| Prompts::new(record, keep));
+        let prompts = attendance.keep.and_then(|keep| Prompts::new(record, keep));
         Ok((foreground, notify, (prompts, signer)))
     });
     let status = started.and_then(|(foreground, notify, (prompts, signer))| match foreground {
@@ -154,7 +152,7 @@ pub fn run(
         RunDir::of(&place).note_exit(&place, ended.code);
     }
     if !(status.is_ok() && matches!(afterwards, RunMode::Detach | RunMode::Keep)) {
-        before_deletion(&place);
+        (attendance.before_deletion)(&place);
         delete::delete(&place, DeleteScope::Any)?;
     }
     status

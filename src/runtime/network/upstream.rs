@@ -1,16 +1,19 @@
-//! The node's way out through a company's proxy: read when a container starts, and given only to its sidecar.
+//! The way out through a company's proxy: read when a container starts, and given only to its sidecar.
 //!
-//! Only its location is saved. The credentials exist in the node's files, which only root reads, in this process and in
-//! the sidecar's memory. So do the certificates that verify an `https://` proxy.
+//! Only its location is saved. The credentials exist in the node's files, which only root reads, or in the environment of
+//! the user of `wrap`, in this process and in the sidecar's memory. So do the certificates that verify an `https://` proxy.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::policy::{NodeConfig, Secret, Upstream, UpstreamNames};
-use crate::rules::EgressRules;
+use crate::plan::{NetworkPlan, ServiceTarget};
+use crate::policy::{
+    NodeConfig, ProxyUrl, Secret, Upstream, UpstreamNames, UpstreamSource, why_no_proxy,
+};
+use crate::rules::{EgressRules, Host};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_open;
 use crate::runtime::input::node_files::NodeFiles;
@@ -32,35 +35,95 @@ pub fn check(config: &Path, node: &NodeConfig) -> Result<(), RuntimeError> {
         });
     }
     credentials(config, node)?;
-    tls(config, node).map(drop)
+    match &node.network.upstream_proxy {
+        Some(proxy) => tls(config, node, proxy).map(drop),
+        None => Ok(()),
+    }
 }
 
-/// For the sidecar of a container that was planned with this proxy.
-pub fn find(config: &Path, planned: &Upstream) -> Result<Proxy, RuntimeError> {
-    let node = NodeFiles::read(config)?.node;
-    if node.network.upstream().as_ref() != Some(planned) {
-        return Err(RuntimeError::Input {
-            path: config.to_owned(),
-            why: format!(
-                "its upstream proxy is not {planned} any more, as it was when the container was created: create it again"
-            ),
-        });
+/// For the sidecar of a container that was planned with a proxy. `of_user` is the one of the environment of `wrap`'s user.
+pub fn find(
+    config: &Path,
+    network: &NetworkPlan,
+    of_user: Option<&ProxyUrl>,
+) -> Result<Option<Proxy>, RuntimeError> {
+    let Some(planned) = &network.upstream else {
+        return Ok(None);
+    };
+    let proxy = as_planned(config, planned, of_user)?;
+    match planned.source {
+        UpstreamSource::Node => {}
+        UpstreamSource::User(_) => check_place(planned, &proxy.addresses, &network.connect)?,
     }
+    Ok(Some(proxy))
+}
+
+fn as_planned(
+    config: &Path,
+    planned: &Upstream,
+    of_user: Option<&ProxyUrl>,
+) -> Result<Proxy, RuntimeError> {
+    let node = NodeFiles::read(config)?.node;
+    let (url, authorization) = match &planned.source {
+        UpstreamSource::Node => {
+            let same = node.network.upstream().as_ref() == Some(planned);
+            let url = node.network.upstream_proxy.as_ref().filter(|_| same);
+            let changed = || RuntimeError::Input {
+                path: config.to_owned(),
+                why: format!(
+                    "its upstream proxy is not {planned} any more, as it was when the container was created: create it again"
+                ),
+            };
+            (url.ok_or_else(changed)?, credentials(config, &node)?)
+        }
+        UpstreamSource::User(variable) => {
+            let url = of_user.filter(|url| url.is_at(planned));
+            let unknown = || RuntimeError::UserProxy {
+                proxy: planned.to_string(),
+                why: format!("only the `wrap` that read {variable} can start this: run it again"),
+            };
+            let url = url.ok_or_else(unknown)?;
+            (url, url.credentials.clone())
+        }
+    };
     Ok(Proxy {
         addresses: addresses(planned)?,
         port: planned.port,
-        authorization: credentials(config, &node)?,
+        authorization,
         send_names: planned.names == UpstreamNames::Proxy,
-        tls: tls(config, &node)?,
+        direct: planned.direct.clone(),
+        tls: tls(config, &node, url)?,
     })
 }
 
+/// Refuses a proxy of the user's at an address of no proxy, and one that `--connect` leads to: the workload would ask it for
+/// any host.
+fn check_place(
+    planned: &Upstream,
+    addresses: &BTreeSet<IpAddr>,
+    connect: &BTreeMap<u16, ServiceTarget>,
+) -> Result<(), RuntimeError> {
+    let mut all = addresses.iter().copied();
+    let why = all.find_map(|address| why_no_proxy(&Host::Address(address)));
+    let is_service = connect.get(&planned.port) == Some(&ServiceTarget::Machine);
+    let is_here = addresses.iter().any(IpAddr::is_loopback);
+    let leads_to_it = (is_service && is_here).then_some(
+        "--connect leads to it, where the workload would ask for any host: leave that out",
+    );
+    match why.or(leads_to_it) {
+        None => Ok(()),
+        Some(why) => Err(RuntimeError::UserProxy {
+            proxy: planned.to_string(),
+            why: why.to_owned(),
+        }),
+    }
+}
+
 /// How to verify an `https://` proxy: by the certificates that the node trusts, and those that its file adds.
-fn tls(config: &Path, node: &NodeConfig) -> Result<Option<Tls>, RuntimeError> {
-    let network = &node.network;
-    let Some(proxy) = network.upstream_proxy.as_ref().filter(|proxy| proxy.tls) else {
+fn tls(config: &Path, node: &NodeConfig, proxy: &ProxyUrl) -> Result<Option<Tls>, RuntimeError> {
+    if !proxy.tls {
         return Ok(None);
-    };
+    }
     let roots = all_roots(config, node)?;
     Ok(Some(Tls {
         name: proxy.host.to_string(),
@@ -220,6 +283,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::policy::UserProxy;
 
     /// A file of the node; the tests run as root, like agentbox.
     fn file(name: &str, text: &str, mode: u32) -> std::path::PathBuf {
@@ -259,7 +323,7 @@ mod tests {
                 .network
                 .upstream()
                 .unwrap();
-            let proxy = find(&path, &planned);
+            let proxy = as_planned(&path, &planned, None);
             assert_eq!(proxy.is_ok(), good, "{mode:o}");
             if let Ok(proxy) = proxy {
                 assert_eq!(proxy.authorization, Secret::from_file("me:hunter2"));
@@ -290,20 +354,64 @@ mod tests {
         let text = "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\n";
         let path = file("other", text, 0o644);
         let mut planned = NodeConfig::parse(text).unwrap().network.upstream().unwrap();
-        assert!(find(&path, &planned).is_ok());
+        assert!(as_planned(&path, &planned, None).is_ok());
         planned.port = 3129;
-        let error = find(&path, &planned).unwrap_err().to_string();
+        let error = as_planned(&path, &planned, None).unwrap_err();
+        let error = error.to_string();
         assert!(
             error.contains("not http://127.0.0.1:3129 any more"),
             "{error}"
         );
     }
 
+    /// The node's file has none, so the user's own counts; its password comes from `wrap` alone.
+    #[test]
+    fn a_users_proxy_is_the_one_that_was_planned_and_leads_to_no_metadata() {
+        let path = file("none", "", 0o644);
+        let own = |name: &str| {
+            (name == "HTTPS_PROXY").then(|| "http://me:hunter2@127.0.0.1:3128".to_owned())
+        };
+        let own = UserProxy::of(own).unwrap().unwrap();
+        let mut planned = own.upstream();
+        let found = as_planned(&path, &planned, Some(&own.url)).unwrap();
+        assert_eq!(found.authorization, Secret::from_file("me:hunter2"));
+        let unknown = as_planned(&path, &planned, None).unwrap_err();
+        assert!(
+            unknown.to_string().contains("read HTTPS_PROXY"),
+            "{unknown}"
+        );
+        let check = |planned: &Upstream, address: &str, connect: &[u16]| {
+            let connect = connect.iter().map(|port| (*port, ServiceTarget::Machine));
+            check_place(
+                planned,
+                &[address.parse().unwrap()].into(),
+                &connect.collect(),
+            )
+        };
+        for (address, connect, good) in [
+            ("127.0.0.1", &[][..], true),
+            ("127.0.0.1", &[5432], true),
+            ("127.0.0.1", &[3128], false),
+            ("::1", &[3128], false),
+            ("10.0.0.1", &[3128], true),
+            // What a name of the variable led to.
+            ("169.254.169.254", &[], false),
+            ("100.100.100.200", &[], false),
+            ("fe80::1", &[], false),
+            ("0.0.0.0", &[], false),
+        ] {
+            let checked = check(&planned, address, connect);
+            assert_eq!(checked.is_ok(), good, "{address} {connect:?}");
+        }
+        planned.port = 3129;
+        assert!(as_planned(&path, &planned, Some(&own.url)).is_err());
+    }
+
     #[test]
     fn fields_that_contradict_each_other_are_refused() {
         for text in [
             "[network]\nupstream-credentials = \"/x\"",
-            "[network]\nupstream-names = \"proxy\"",
+            "[network]\nupstream-names = \"proxy\"\nupstream-from-user = \"off\"",
             "[network]\nupstream-proxy = \"http://a:b@p:1\"\nupstream-credentials = \"/x\"",
         ] {
             let error = check(Path::new("/config"), &NodeConfig::parse(text).unwrap());

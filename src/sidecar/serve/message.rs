@@ -59,7 +59,7 @@ pub enum AskDecisionTarget {
     Host(HostName),
 }
 
-/// The engine's resolv.conf and hosts file and the node's proxy, read when the container starts.
+/// The engine's resolv.conf and hosts file and the upstream proxy, read when the container starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct EngineNames {
@@ -72,7 +72,7 @@ pub struct EngineNames {
     /// Closed addresses in addition to those that are found: the upstream proxy's.
     #[serde(default)]
     pub closed: BTreeSet<IpAddr>,
-    /// The node's upstream proxy.
+    /// The upstream proxy.
     #[serde(default)]
     pub proxy: Option<Proxy>,
 }

@@ -1,4 +1,4 @@
-//! The node's upstream proxy: a tunnel through it by CONNECT (RFC 9110, section 9.3.6).
+//! The upstream proxy: a tunnel through it by CONNECT (RFC 9110, section 9.3.6).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,8 +12,8 @@ use tokio::net::TcpStream;
 use super::refusal::Refusal;
 use super::secure::{Greeter, Server, Tls};
 use super::stream::{connect, write_all};
-use crate::policy::Secret;
-use crate::rules::HostName;
+use crate::policy::{DirectHost, Secret};
+use crate::rules::{Host, HostName};
 use crate::sidecar::tls::what_is_wrong;
 
 /// The proxy's time limit to reach a host and to answer.
@@ -35,6 +35,9 @@ pub struct Proxy {
     pub authorization: Option<Secret>,
     /// Whether it receives names, and resolves them itself.
     pub send_names: bool,
+    /// Hosts that are dialled without it.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub direct: BTreeSet<DirectHost>,
     /// How to verify it, if it speaks TLS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
@@ -70,7 +73,7 @@ impl Gate {
     pub fn new(proxy: Proxy) -> Result<Self, String> {
         let greeter = proxy.tls.as_ref().map(Greeter::new).transpose();
         Ok(Self {
-            greeter: greeter.map_err(|why| format!("the node's upstream proxy: {why}"))?,
+            greeter: greeter.map_err(|why| format!("the upstream proxy: {why}"))?,
             proxy: Proxy { tls: None, ..proxy },
         })
     }
@@ -78,6 +81,11 @@ impl Gate {
     /// Whether it resolves names itself.
     pub fn sends_names(&self) -> bool {
         self.proxy.send_names
+    }
+
+    /// Whether this host is dialled without it.
+    pub fn leaves_out(&self, host: &Host) -> bool {
+        self.proxy.direct.iter().any(|direct| direct.covers(host))
     }
 
     /// Opens a connection to the target, as if it were direct.
@@ -144,7 +152,7 @@ fn judge(head: &[u8], target: &ProxyTarget, port: u16) -> Result<(), Refusal> {
     match status(head) {
         Some(200..=299) => Ok(()),
         Some(407) => Err(away(
-            "wants other credentials than the node's file has (407)",
+            "wants other credentials (407): see upstream-credentials of the node's file, or HTTPS_PROXY",
         )),
         Some(code) => Err(away(&format!("answers {code} for {target}, port {port}"))),
         None => Err(away("answers something that is not HTTP")),
@@ -152,7 +160,7 @@ fn judge(head: &[u8], target: &ProxyTarget, port: u16) -> Result<(), Refusal> {
 }
 
 fn away(what: &str) -> Refusal {
-    Refusal::Unreachable(format!("the node's upstream proxy {what}"))
+    Refusal::Unreachable(format!("the upstream proxy {what}"))
 }
 
 /// Reads the head of the answer and not one byte more: the rest is from the server, which may speak first.
@@ -218,6 +226,7 @@ mod tests {
             port,
             authorization: Secret::from_file("Aladdin:open sesame"),
             send_names: false,
+            direct: BTreeSet::new(),
             tls: None,
         }
     }

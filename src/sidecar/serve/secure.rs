@@ -1,4 +1,4 @@
-//! TLS to the node's upstream proxy (RFC 9110, section 4.2.2): one more layer around its tunnels. Here too, what a
+//! TLS to the upstream proxy (RFC 9110, section 4.2.2): one more layer around its tunnels. Here too, what a
 //! container sends is not decrypted.
 
 use std::io::ErrorKind;

@@ -48,7 +48,7 @@ impl Dial<'_> {
 enum HostRoute<'a> {
     /// To an address that was vetted, or that a rule names.
     Direct(IpAddr),
-    /// Through the node's proxy.
+    /// Through the upstream proxy.
     Through(&'a Gate, ProxyTarget),
 }
 
@@ -96,7 +96,9 @@ impl UpstreamRoutes {
         ways: &'a RouteTable,
         dial: &Dial<'_>,
     ) -> Result<Vec<HostRoute<'a>>, Refusal> {
-        let addresses = match (dial.host, &ways.proxy) {
+        let proxy = ways.proxy.as_ref();
+        let proxy = proxy.filter(|proxy| !proxy.leaves_out(dial.host));
+        let addresses = match (dial.host, proxy) {
             // Names that may be private are resolved on this side of the proxy.
             (Host::Name(name), Some(proxy))
                 if proxy.sends_names() && dial.reach == HostReach::Public =>
@@ -112,15 +114,17 @@ impl UpstreamRoutes {
             (Host::Address(address), _) => vec![*address],
         };
         let addresses = addresses.into_iter().take(TRIED);
-        let Some(proxy) = &ways.proxy else {
+        let Some(proxy) = proxy else {
             return Ok(addresses.map(HostRoute::Direct).collect());
         };
         let around = self.surroundings(ways)?;
         Ok(addresses
             .map(|address| match vet(address, HostReach::Public, &around) {
-                Ok(address) => HostRoute::Through(proxy, ProxyTarget::Address(address)),
-                // Allowed as internal or by its address, and not on the internet: it is not reached through the proxy.
-                Err(_) => HostRoute::Direct(address),
+                Ok(address) if !proxy.leaves_out(&Host::Address(address)) => {
+                    HostRoute::Through(proxy, ProxyTarget::Address(address))
+                }
+                // An exception of the proxy's. Or allowed as internal or by its address, and not on the internet.
+                Ok(_) | Err(_) => HostRoute::Direct(address),
             })
             .collect())
     }

@@ -54,7 +54,10 @@ use crate::plan::{CapabilitySets, DecidedPlan, Plan, process as planned};
 use crate::policy::Capability;
 use crate::runtime::create::{self, BundleDecision, WrapParts};
 use crate::runtime::foreground::ended::ChildExit;
+use crate::runtime::input::node_files;
 use crate::runtime::network::reading::{RequestSetup, UserSecretReader};
+use crate::runtime::network::upstream;
+use crate::sidecar::Proxy;
 use crate::sys::path::RealPaths;
 use crate::sys::process;
 pub use cannot::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
@@ -78,19 +81,34 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     if let Some(agent) = &decided.home.agent {
         agent.give(&wanted.person)?;
     }
+    // The node's file may be root's alone.
+    let upstream = upstream(global, &decided.decision, wanted)?;
     become_the(&wanted.person)?;
-    let ended = run_decided(&place, global, decided.decision, &decided.home);
+    let ended = run_decided(&place, decided, upstream);
     DeniedSummary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
     let (status, cause) = ended?;
     Ok(cause.map_or(status, super::timed_out))
 }
 
+/// The proxy to the internet: the node's, or the user's.
+fn upstream(
+    global: &GlobalOptions,
+    decision: &BundleDecision,
+    wanted: &WrapRequest,
+) -> Result<Option<Proxy>> {
+    let Some(plan) = decision.plan() else {
+        return Ok(None);
+    };
+    let of_user = wanted.proxy.named().map(|proxy| &proxy.url);
+    let config = node_files::config(global);
+    Ok(upstream::find(config, &plan.network, of_user)?)
+}
+
 /// Returns the command's end, and the cause if its time was over.
 fn run_decided(
     place: &RunTempDir,
-    global: &GlobalOptions,
-    decision: BundleDecision,
-    home: &RunHome,
+    DecidedRun { decision, home }: DecidedRun,
+    upstream: Option<Proxy>,
 ) -> Result<(ChildExit, Option<EndCause>)> {
     let decided = decision.decided.context("a policy is chosen")?;
     let RequestSetup { reading, trust } = decision.given;
@@ -108,7 +126,7 @@ fn run_decided(
     if let Some(trust) = &trust {
         place.keep_trust(trust)?;
     }
-    let command = command(&decision.bundle.spec, &plan, place, home)?;
+    let command = command(&decision.bundle.spec, &plan, place, &home)?;
     let capabilities = capabilities(&plan)?;
     let walls = LandlockSetup {
         ruleset: enforce::ruleset(&rules, &proxy::ports(&plan, proxy.as_ref()), abi)?,
@@ -124,9 +142,10 @@ fn run_decided(
         listener,
         clients: theirs,
         reading,
+        upstream,
     });
     let sidecar = match parts {
-        Some(parts) => proxy::serve(global, &decided, &plan, place, parts)?,
+        Some(parts) => proxy::serve(&decided, &plan, place, parts)?,
         None => None,
     };
     describe::say_what_is_lacking(&decided, abi);

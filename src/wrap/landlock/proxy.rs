@@ -9,12 +9,10 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::PidfdFlags;
 
 use super::place::RunTempDir;
-use crate::cli::GlobalOptions;
 use crate::egress::names::Families;
 use crate::plan::{DecidedPlan, Plan};
-use crate::runtime::input::node_files;
-use crate::runtime::network::{resolver, upstream};
-use crate::sidecar::{EngineNetworks, ReaderConfig, ServingConfig, SidecarRlimits, bare};
+use crate::runtime::network::resolver;
+use crate::sidecar::{EngineNetworks, Proxy, ReaderConfig, ServingConfig, SidecarRlimits, bare};
 use crate::sys::socket;
 
 /// What is missing if the proxy that only refuses cannot start.
@@ -73,12 +71,13 @@ pub struct ProxyParts {
     pub clients: OwnedFd,
     /// Its reader of requests.
     pub reading: Option<ReaderConfig>,
+    /// The upstream proxy.
+    pub upstream: Option<Proxy>,
 }
 
 /// Starts the proxy. Returns its pidfd; `None` if it would only refuse and cannot start. Without it the network is as closed:
 /// the command gets no socket.
 pub fn serve(
-    global: &GlobalOptions,
     decided: &DecidedPlan,
     plan: &Plan,
     place: &RunTempDir,
@@ -86,13 +85,10 @@ pub fn serve(
         listener,
         clients,
         reading,
+        upstream,
     }: ProxyParts,
 ) -> Result<Option<OwnedFd>> {
     let network = &plan.network;
-    let planned = network.upstream.as_ref();
-    let proxy = planned
-        .map(|planned| upstream::find(node_files::config(global), planned))
-        .transpose()?;
     // Dropped before any fork, so that its values are wiped.
     let reading = reading.map(|reading| reading.to_file());
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
@@ -119,7 +115,7 @@ pub fn serve(
             engine_networks: EngineNetworks::Closed,
             refusing: network.refusing,
         },
-        names: resolver::names_of_the_node(proxy)?,
+        names: resolver::names_of_the_node(upstream)?,
         reading: reading.transpose().context("write the reader's input")?,
         listener,
         clients,

@@ -1,0 +1,207 @@
+//! SHELL. The upstream proxy of the user's environment: `HTTPS_PROXY`, the way out that the user's other programs take.
+//!
+//! A proxy is the other end of each connection. One of an attacker's would get what the workload sends, whatever hosts the
+//! rules list: TLS does not help if the workload takes part. So a variable does not count if an env file in the workspace,
+//! or above it where a sandbox writes, names it: direnv's `dotenv`, mise and others put what a sandbox wrote there into the
+//! user's environment. direnv's and mise's own files are protected besides (`policies/protected.toml`).
+
+use std::path::{Path, PathBuf};
+
+use super::person::Person;
+use super::settings::places::no_sandbox_writes;
+use super::wanted::WrapRequest;
+use crate::policy::{NetworkMode, PROXY_VARIABLES, ResolvedPolicy, UpstreamSource, UserProxy};
+use crate::runtime::input::bundle::read_file;
+
+/// Files that put variables into the user's environment, and templates of them, which nothing loads.
+const PREFIXES: [&str; 2] = [".env", "mise."];
+const SUFFIXES: [&str; 3] = [".env", "mise.toml", "mise.local.toml"];
+const TEMPLATES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
+/// The most entries of a directory that are looked through.
+const MOST: usize = 100_000;
+
+/// What the user's environment says about a proxy.
+#[derive(Debug, Default)]
+pub enum EnvironmentProxy {
+    /// Nothing.
+    #[default]
+    Unset,
+    /// It names one.
+    Named(UserProxy),
+    /// It names one that does not count, for this reason.
+    Refused(String),
+}
+
+impl EnvironmentProxy {
+    /// Reads the variables of this process, never those of `--env` or a file. Call it with the user's rights over files.
+    pub fn of_caller(person: &Person, cwd: &Path) -> Self {
+        match UserProxy::of(|name| std::env::var(name).ok()) {
+            Ok(None) => Self::Unset,
+            Err(why) => Self::Refused(why),
+            Ok(Some(proxy)) => match named_by(person, cwd) {
+                Some(why) => Self::Refused(why),
+                None => Self::Named(proxy),
+            },
+        }
+    }
+
+    /// The proxy, if it counts.
+    pub fn named(&self) -> Option<&UserProxy> {
+        match self {
+            Self::Named(proxy) => Some(proxy),
+            Self::Unset | Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Says in one line through which proxy hosts are reached, or why not.
+pub fn tell(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+    if wanted.quiet || resolved.policy.network.mode != NetworkMode::Allowlist {
+        return;
+    }
+    let of_user = resolved.upstream.as_ref();
+    let of_user = of_user.filter(|upstream| upstream.source != UpstreamSource::Node);
+    let line = match (&wanted.proxy, of_user, &resolved.upstream) {
+        (EnvironmentProxy::Named(proxy), Some(upstream), _) => format!(
+            "hosts are reached through the proxy {upstream} ({})",
+            proxy.variable
+        ),
+        // The node's own, whatever the variable says.
+        (EnvironmentProxy::Unset, _, _) | (_, _, Some(_)) => return,
+        (EnvironmentProxy::Named(proxy), None, None) => format!(
+            "{} is not used, and hosts are dialled directly: the node's file does not permit it (upstream-from-user)",
+            proxy.variable
+        ),
+        (EnvironmentProxy::Refused(why), _, None) => format!(
+            "{} is not used, and hosts are dialled directly: {why}",
+            PROXY_VARIABLES[1]
+        ),
+    };
+    crate::log::complain(&format!("agentbox: {line}"));
+}
+
+/// Why a variable may come from a file that a sandbox writes; `None` if no such file names it.
+fn named_by(person: &Person, cwd: &Path) -> Option<String> {
+    let above = cwd.ancestors();
+    let mut all = above.take_while(|directory| !no_sandbox_writes(person, directory));
+    all.find_map(|directory| match env_files(directory) {
+        Ok(files) => files.iter().find_map(|file| names_it(file)),
+        Err(why) => Some(format!("{directory:?} cannot be looked through: {why}")),
+    })
+}
+
+fn env_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for (count, entry) in std::fs::read_dir(directory)?.enumerate() {
+        if count == MOST {
+            return Err(std::io::Error::other("it has too many entries"));
+        }
+        let entry = entry?;
+        let is_env = entry.file_name().to_str().is_some_and(loads_variables);
+        // A directory may be called so: an environment of Python's.
+        if is_env && !entry.path().is_dir() {
+            files.push(entry.path());
+        }
+    }
+    Ok(files)
+}
+
+/// Whether a file of this name may put variables into the user's environment.
+fn loads_variables(name: &str) -> bool {
+    let is_one = PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
+    is_one && !TEMPLATES.iter().any(|suffix| name.ends_with(suffix))
+}
+
+fn names_it(file: &Path) -> Option<String> {
+    let text = match read_file(file) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).to_ascii_lowercase(),
+        // A link to nothing has no variables.
+        Err(_) if !file.exists() => return None,
+        Err(error) => {
+            return Some(format!(
+                "{}: {file:?} may name it",
+                crate::log::chain(&error)
+            ));
+        }
+    };
+    text.contains(PROXY_VARIABLES[0]).then(|| {
+        format!(
+            "{file:?} names it too, which a sandbox may have written; set it where your shell starts, and not in that file"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_variables_are_known_by_their_names() {
+        for name in [
+            ".env",
+            ".env.local",
+            ".envrc",
+            "dev.env",
+            "mise.toml",
+            ".mise.toml",
+            "mise.local.toml",
+            ".mise.local.toml",
+            "mise.production.toml",
+        ] {
+            assert!(loads_variables(name), "{name}");
+        }
+        for name in [
+            ".env.example",
+            "env",
+            "environment.yml",
+            "promise.rs",
+            "my.env.sample",
+        ] {
+            assert!(!loads_variables(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_names_the_variable_in_any_case_is_found() {
+        let dir = std::env::temp_dir().join(format!("agentbox-env-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join(".env.d")).unwrap();
+        let found = |name: &str, text: &str| {
+            let path = dir.join(name);
+            std::fs::write(&path, text).unwrap();
+            let found = env_files(&dir)
+                .unwrap()
+                .iter()
+                .find_map(|file| names_it(file));
+            std::fs::remove_file(path).unwrap();
+            found.is_some()
+        };
+        for text in [
+            "export https_proxy=x",
+            "HTTPS_PROXY=x\n",
+            "# a\rHttps_Proxy=${A}",
+        ] {
+            assert!(found(".env", text), "{text:?}");
+        }
+        assert!(!found(".env", "HTTP_PROXY=x\nA=1\n"));
+        assert!(!found(".env.example", "HTTPS_PROXY=x\n"));
+        // It would block whoever reads it: it counts as one that names it.
+        let pipe = dir.join(".env.pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        assert!(
+            env_files(&dir)
+                .unwrap()
+                .iter()
+                .any(|file| names_it(file).is_some())
+        );
+        std::fs::remove_file(pipe).unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.join(".env")).unwrap();
+        assert!(
+            env_files(&dir)
+                .unwrap()
+                .iter()
+                .all(|file| names_it(file).is_none())
+        );
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}
