@@ -1,6 +1,7 @@
-//! N58: the way out of `wrap` is the one of the user's other programs: the proxy of their environment. It gets past no rule
-//! and no check of addresses, and no sandbox chooses it.
+//! N58: the way out of `wrap` is the one of the user's other programs: the proxy of their environment and the node's hosts
+//! file. Neither gets past a rule or a check of addresses, and no sandbox chooses the proxy.
 
+use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
@@ -333,6 +334,70 @@ fn n58_the_nodes_file_and_a_ceiling_decide_about_the_users_proxy() {
                 [before[0] + of_user, before[1] + of_node],
                 "{walls} {text}"
             );
+        }
+    }
+}
+
+/// The node's hosts file counts for names that rules list, by the same checks as an answer of DNS.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn n58_the_nodes_hosts_file_leads_where_rules_and_addresses_allow() {
+    let _docker = Docker::connect();
+    let _turn = witness();
+    internet();
+    let person = Account::new();
+    let name = |kind: &str| format!("{kind}-{}.corp.test", person.uid);
+    let [private, metadata, cloud, here, public] =
+        ["private", "metadata", "cloud", "here", "public"].map(name);
+    let path = format!("hosts-{}", person.uid);
+    let ask = |host: &str| format!("curl -sS --max-time 20 http://{host}/{path}");
+    // The control: nothing else knows the name.
+    for walls in WALLS {
+        let allow = format!("internal:{private}:80");
+        for said in person.goes_out(&[], &["--walls", walls, "--allow", &allow], &ask(&private)) {
+            assert!(!said.stdout.contains("\"path\""), "{walls}: {said}");
+        }
+    }
+    let lines = format!(
+        "10.9.9.9 {private}\n169.254.169.254 {metadata}\n100.100.100.200 {cloud}\n127.0.0.1 {here}\n198.51.100.10 {public}\n"
+    );
+    let hosts = std::fs::OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open("/etc/hosts");
+    hosts.unwrap().write_all(lines.as_bytes()).unwrap();
+    let _here = std::net::TcpListener::bind("127.0.0.1:80");
+    // The controls: this machine reaches all of them.
+    for host in [&private, &metadata, &cloud, &public] {
+        let mut curl = Command::new("bash");
+        let said = run_for(WITHIN, curl.args(["-c", &ask(host)]));
+        assert!(said.stdout.contains("\"path\""), "{host}: {said}");
+    }
+    for walls in WALLS {
+        let before = arrived(&[&path]);
+        for (rule, host) in [
+            // Without `internal:` a private address is none that a rule means.
+            (format!("{private}:80"), &private),
+            (format!("internal:{metadata}:80"), &metadata),
+            (format!("internal:{cloud}:80"), &cloud),
+            (format!("internal:{here}:80"), &here),
+            // No rule names this one.
+            (format!("internal:{private}:80"), &public),
+        ] {
+            let options = ["--walls", walls, "--allow", &rule];
+            for said in person.goes_out(&[], &options, &ask(host)) {
+                assert!(!said.stdout.contains("\"path\""), "{walls} {rule}: {said}");
+            }
+        }
+        assert_eq!(arrived(&[&path]), before, "{walls}");
+        for (rule, host) in [
+            (format!("internal:{private}:80"), &private),
+            (format!("{public}:80"), &public),
+        ] {
+            let options = ["--walls", walls, "--allow", &rule];
+            for said in person.goes_out(&[], &options, &ask(host)) {
+                assert!(said.stdout.contains("\"path\""), "{walls} {rule}: {said}");
+            }
         }
     }
 }

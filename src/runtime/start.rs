@@ -13,7 +13,8 @@ use crate::policy::{NetworkMode, ProxyUrl};
 use crate::runtime::agent::SeccompAgent;
 use crate::runtime::files::write_whole;
 use crate::runtime::input::node_files::config;
-use crate::runtime::network::{resolver, upstream};
+use crate::runtime::network::resolver::{self, NameFiles};
+use crate::runtime::network::upstream;
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::half_made::WITHIN;
 use crate::runtime::state::record::{ProcessId, Record};
@@ -94,7 +95,11 @@ fn release(
         && plan.network.shared.is_none()
     {
         let proxy = upstream::find(config(global), &plan.network, proxy)?;
-        let search = resolver::hand_over(&place.dir(), &record.engine_files, proxy)?;
+        let files = match record.call.wrap {
+            true => NameFiles::Node(&plan.network.rules),
+            false => NameFiles::Engine(&record.engine_files),
+        };
+        let search = resolver::hand_over(&place.dir(), files, proxy)?;
         plan.network.rules.search = search;
     }
     if let Some((plan, shared)) = record.plan().zip(record.shared_network())

@@ -15,7 +15,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use crate::egress::own::is_host_name;
 use crate::plan::FileKind;
-use crate::rules::HostName;
+use crate::rules::{EgressRules, HostName};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::read_file;
 use crate::runtime::network::ControlError;
@@ -26,15 +26,43 @@ use crate::sys::procfs;
 /// No engine writes larger files.
 const LARGEST: u64 = 64 << 10;
 
+/// The most entries of the node's hosts file, as a message to the sidecar holds. Lists against advertising have more than
+/// 100,000.
+const NODE_HOSTS: usize = 4096;
+
 /// The most names that a container gets from its engine.
 const OWN_NAMES: usize = 8;
 
-/// Gives the sidecar what it needs before anything can be reached. Returns the engine's search list.
+/// Gives the sidecar what it needs before anything can be reached. Returns the search list.
 pub fn hand_over(
     dir: &Path,
-    files: &EngineFiles,
+    files: NameFiles<'_>,
     proxy: Option<Proxy>,
 ) -> Result<Vec<HostName>, RuntimeError> {
+    let names = match files {
+        NameFiles::Node(rules) => names_of_the_node(rules, proxy)?,
+        NameFiles::Engine(files) => names_of_an_engine(files, proxy)?,
+    };
+    let search = names.search.clone();
+    match control::ask(dir, &ControlRequest::EngineNames(names))? {
+        ControlReply::Done => Ok(search),
+        ControlReply::Failed(why) => Err(ControlError::Resolver(why).into()),
+        _ => Err(ControlError::Unexpected.into()),
+    }
+}
+
+/// The files with which the sidecar resolves names.
+pub enum NameFiles<'a> {
+    /// The engine's for the container.
+    Engine(&'a EngineFiles),
+    /// The node's, for `wrap`: as with the user's other programs. The rules choose from a long hosts file.
+    Node(&'a EgressRules),
+}
+
+fn names_of_an_engine(
+    files: &EngineFiles,
+    proxy: Option<Proxy>,
+) -> Result<EngineNames, RuntimeError> {
     let resolv_conf = match &files.resolv_conf {
         Some(path) => text(path)?,
         None => nodes_own(Path::new("/etc/resolv.conf"))?,
@@ -43,17 +71,16 @@ pub fn hand_over(
     if let Some(hosts) = &files.hosts {
         names.hosts = host_entries(&text(hosts)?);
     }
+    Ok(behind(proxy, names))
+}
+
+/// Through the proxy a container could reach what the wall refuses, so its addresses are closed.
+fn behind(proxy: Option<Proxy>, mut names: EngineNames) -> EngineNames {
     if let Some(proxy) = &proxy {
-        // Through the proxy a container could reach what the wall refuses.
         names.closed.extend(&proxy.addresses);
     }
     names.proxy = proxy;
-    let search = names.search.clone();
-    match control::ask(dir, &ControlRequest::EngineNames(names))? {
-        ControlReply::Done => Ok(search),
-        ControlReply::Failed(why) => Err(ControlError::Resolver(why).into()),
-        _ => Err(ControlError::Unexpected.into()),
-    }
+    names
 }
 
 /// Gives the sidecar of a joined network the other names in the container's hosts file: a pod's aliases are in its
@@ -131,16 +158,25 @@ fn nodes_own(path: &Path) -> Result<String, RuntimeError> {
     }
 }
 
-/// What a sidecar in the node's own network resolves names with: the node's resolvers and hosts, and its upstream
-/// proxy.
-pub fn names_of_the_node(proxy: Option<Proxy>) -> Result<EngineNames, RuntimeError> {
+/// What the sidecar of `wrap` resolves names with: the node's resolvers and hosts, read once, and the upstream proxy.
+pub fn names_of_the_node(
+    rules: &EgressRules,
+    proxy: Option<Proxy>,
+) -> Result<EngineNames, RuntimeError> {
     let mut names = resolvers(&nodes_own(Path::new("/etc/resolv.conf"))?);
-    names.hosts = host_entries(&nodes_own(Path::new("/etc/hosts"))?);
-    if let Some(proxy) = &proxy {
-        names.closed.extend(&proxy.addresses);
+    names.hosts = node_hosts(&nodes_own(Path::new("/etc/hosts"))?, rules);
+    Ok(behind(proxy, names))
+}
+
+/// The entries of the node's hosts file; of a long one those of names that rules list. Entries that lead to the loopback
+/// stay, so that such a name is refused with that reason, and not looked up elsewhere.
+fn node_hosts(text: &str, rules: &EgressRules) -> Vec<(HostName, IpAddr)> {
+    let mut all: Vec<_> = entries(text).collect();
+    if all.len() > NODE_HOSTS {
+        all.retain(|(name, _)| rules.decide_name(name).is_ok());
+        all.truncate(NODE_HOSTS);
     }
-    names.proxy = proxy;
-    Ok(names)
+    all
 }
 
 /// Reads an engine's file without following links. The open descriptor is checked again: the engine may have rewritten
@@ -213,21 +249,19 @@ fn aliases(text: &str, own_names: &[String]) -> Vec<(HostName, IpAddr)> {
 
 /// Addresses and names of a hosts(5), but for the loopback's.
 fn host_entries(text: &str) -> Vec<(HostName, IpAddr)> {
-    let mut entries = Vec::new();
-    for line in text.lines().take(4096) {
-        let mut words = line
-            .split('#')
-            .next()
-            .unwrap_or_default()
-            .split_ascii_whitespace();
-        let Some(Ok(address)) = words.next().map(str::parse::<IpAddr>) else {
-            continue;
-        };
-        if !address.is_loopback() {
-            entries.extend(words.filter_map(|name| Some((name.parse().ok()?, address))));
-        }
-    }
-    entries
+    let all = text.lines().take(4096).flat_map(entries);
+    all.filter(|(_, address)| !address.is_loopback()).collect()
+}
+
+/// Addresses and names of a hosts(5).
+fn entries(text: &str) -> impl Iterator<Item = (HostName, IpAddr)> {
+    text.lines().flat_map(|line| {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_ascii_whitespace();
+        let address = words.next().and_then(|word| word.parse::<IpAddr>().ok());
+        let names = words.filter_map(|name| name.parse().ok());
+        names.filter_map(move |name| Some((name, address?)))
+    })
 }
 
 #[cfg(test)]
@@ -297,6 +331,34 @@ mod tests {
         );
         let names: Vec<String> = entries.iter().map(|(name, _)| name.to_string()).collect();
         assert_eq!(names, ["db", "db.example"]);
+    }
+
+    /// A name of the loopback is refused as such; a long list against advertising hides no name of a rule.
+    #[test]
+    fn the_nodes_hosts_are_those_that_rules_list() {
+        let rules = EgressRules {
+            allow: ["internal:db.corp:5432".parse().unwrap()].into(),
+            ..EgressRules::default()
+        };
+        let short = "127.0.0.1 localhost\n10.0.0.5 DB.corp other.corp # x\n127.0.0.1 app.test\n";
+        let found = node_hosts(short, &rules);
+        let words: Vec<String> = found
+            .iter()
+            .map(|(name, at)| format!("{name} {at}"))
+            .collect();
+        assert_eq!(
+            words,
+            [
+                "localhost 127.0.0.1",
+                "db.corp 10.0.0.5",
+                "other.corp 10.0.0.5",
+                "app.test 127.0.0.1"
+            ]
+        );
+        let long: String = (0..5000).map(|n| format!("0.0.0.0 ad{n}.test\n")).collect();
+        let found = node_hosts(&(long + short), &rules);
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].0.as_str(), "db.corp");
     }
 
     /// The lines that engines write themselves lead nowhere that a container in a joined network could reach.

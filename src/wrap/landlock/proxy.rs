@@ -115,7 +115,7 @@ pub fn serve(
             engine_networks: EngineNetworks::Closed,
             refusing: network.refusing,
         },
-        names: resolver::names_of_the_node(upstream)?,
+        names: resolver::names_of_the_node(&network.rules, upstream)?,
         reading: reading.transpose().context("write the reader's input")?,
         listener,
         clients,
