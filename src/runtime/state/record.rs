@@ -23,7 +23,7 @@ pub use crate::sys::process_id::ProcessId;
 pub const FILE: &str = "record.json";
 
 /// Increased with each change that an older program would misread. No release wrote a format before this one.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
 
 /// The saved state of a container.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

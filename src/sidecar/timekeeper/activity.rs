@@ -171,14 +171,24 @@ impl IdleWatch {
         self.since
     }
 
-    /// When the limit is reached, without activity until then.
+    /// When the limit is reached. Only a sample from then on shows that there was no activity until then: the one before may
+    /// be an interval old.
     pub(super) fn due(&self) -> Duration {
-        self.since.saturating_add(self.limit)
+        let end = self.since.saturating_add(self.limit);
+        match self.sampled >= end {
+            true => end,
+            false => self.next().max(end),
+        }
     }
 
-    /// When the next sample is due.
+    /// When the next sample is due: one falls on the limit.
     pub(super) fn next(&self) -> Duration {
-        self.sampled.saturating_add(self.interval())
+        let next = self.sampled.saturating_add(self.interval());
+        let end = self.since.saturating_add(self.limit);
+        match self.sampled < end {
+            true => next.min(end),
+            false => next,
+        }
     }
 
     fn interval(&self) -> Duration {
@@ -224,6 +234,33 @@ mod tests {
 
     fn watch(sleep: SleepRule) -> IdleWatch {
         IdleWatch::begin(at(300), sleep, at(1000), count(0, 0, 0))
+    }
+
+    /// The hostile reading's first finding: each sample is a little late, and what happened since the last one counts.
+    #[test]
+    fn activity_in_the_last_interval_before_the_limit_counts() {
+        let late = Duration::from_millis(1);
+        for limit in [95, 300] {
+            let mut watch =
+                IdleWatch::begin(at(limit), SleepRule::Counts, at(1000), count(0, 0, 0));
+            let end = at(1000 + limit);
+            let mut samples = 0;
+            while watch.next() < end {
+                let now = watch.next() + late;
+                watch.take(now, count(0, 0, 0));
+                assert!(watch.due() > now, "not yet");
+                samples += 1;
+            }
+            assert!(samples >= 9, "{samples}");
+            // The sample on the limit shows work that began just before.
+            assert_eq!(watch.next(), end);
+            let mut idle = watch;
+            watch.take(end + late, count(0, 1, 0));
+            assert_eq!(watch.due(), end + late + at(limit));
+            // The control.
+            idle.take(end + late, count(0, 0, 0));
+            assert!(idle.due() <= end + late);
+        }
     }
 
     #[test]

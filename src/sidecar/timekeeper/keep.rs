@@ -121,6 +121,11 @@ pub fn note(clock: impl AsFd, cause: Option<EndCause>) -> rustix::io::Result<usi
 impl Timekeeper {
     /// Runs until the container has ended. Returns the exit code.
     pub fn keep(self) -> i32 {
+        if self.plan.idle.lifetime().is_some() && self.activity.is_none() {
+            // Without counts no such limit is kept.
+            self.kill();
+            return 1;
+        }
         let mut phase = Phase::Running;
         let mut idle = self.watch_activity(now(self.plan.sleep));
         loop {
