@@ -667,14 +667,14 @@ fn n49_an_agent_has_a_placeholder_for_the_key_that_its_user_has_listed() {
         }
         let preset = "preset = \"anthropic\"\nfrom-env = \"ANTHROPIC_API_KEY\"";
         person.private(CONFIG, &secret("variable", preset));
-        let before = arrived(&["/variable\"", "x-api-key", &key]);
+        let before = arrived(&["/variable\"", &key]);
         for finished in call("claude", walls, &[]) {
             assert!(
                 finished.ok().contains("[agentbox-secret-variable]"),
                 "{walls}"
             );
         }
-        let after = arrived(&["/variable\"", "x-api-key", &key]);
+        let after = arrived(&["/variable\"", &key]);
         assert_eq!(after, before + 2, "{walls}");
         // Opening the host as a whole would show the key to whoever answers there.
         for finished in call("claude", walls, &["--allow", "api.example.test"]) {

@@ -1,7 +1,7 @@
 //! N58: the way out of `wrap` is the one of the user's other programs: the proxy of their environment and the node's hosts
 //! file. Neither gets past a rule or a check of addresses, and no sandbox chooses the proxy.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::Command;
 use std::time::Duration;
 
@@ -164,11 +164,14 @@ fn stays_within_the_rules(
     let before = proxy.asked().len();
     let script = format!(
         "for at in http://other.example.test/ http://private.example.test/ http://10.9.9.9/ {PLACE}:{port} 127.0.0.1:{port}; do \
-           curl -sS --max-time 10 $at; curl -sS --noproxy '*' --max-time 10 $at; done; true",
+           curl -sS --max-time 10 $at; curl -sS --noproxy '*' --max-time 10 $at; done; echo tried all",
         port = proxy.port
     );
     let more = [options, &["--allow", "private.example.test:80"]].concat();
-    person.goes_out(&[variable], &more, &script);
+    for said in person.goes_out(&[variable], &more, &script) {
+        assert!(said.stdout.contains("tried all"), "{said}");
+        assert!(said.stderr.contains("other.example.test"), "{said}");
+    }
     assert_eq!(proxy.asked().len(), before, "{options:?}");
     for exceptions in [
         "api.example.test",
@@ -366,9 +369,19 @@ fn n58_the_nodes_hosts_file_leads_where_rules_and_addresses_allow() {
         .create(true)
         .open("/etc/hosts");
     hosts.unwrap().write_all(lines.as_bytes()).unwrap();
-    let _here = std::net::TcpListener::bind("127.0.0.1:80");
+    // A server on the loopback, until the test ends.
+    let listener = std::net::TcpListener::bind("127.0.0.1:80").unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let (mut stream, mut head) = (stream, [0; 4096]);
+            let _asked = stream.read(&mut head);
+            let _sent = stream.write_all(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\nConnection: close\r\n\r\n{\"path\": \"/\"}",
+            );
+        }
+    });
     // The controls: this machine reaches all of them.
-    for host in [&private, &metadata, &cloud, &public] {
+    for host in [&private, &metadata, &cloud, &here, &public] {
         let mut curl = Command::new("bash");
         let said = run_for(WITHIN, curl.args(["-c", &ask(host)]));
         assert!(said.stdout.contains("\"path\""), "{host}: {said}");

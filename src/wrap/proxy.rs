@@ -5,6 +5,7 @@
 //! or above it where a sandbox writes, names it: direnv's `dotenv`, mise and others put what a sandbox wrote there into the
 //! user's environment. direnv's and mise's own files are protected besides (`policies/protected.toml`).
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::person::Person;
@@ -14,8 +15,18 @@ use crate::policy::{NetworkMode, PROXY_VARIABLES, ResolvedPolicy, UpstreamSource
 use crate::runtime::input::bundle::read_file;
 
 /// Files that put variables into the user's environment, and templates of them, which nothing loads.
-const PREFIXES: [&str; 2] = [".env", "mise."];
-const SUFFIXES: [&str; 3] = [".env", "mise.toml", "mise.local.toml"];
+const PREFIXES: [&str; 4] = [".env", "mise.", ".mise.", ".rtx."];
+const SUFFIXES: [&str; 1] = [".env"];
+/// Directories of mise's (mise.jdx.dev/configuration.html), in each of which any TOML file may be one.
+const OF_MISE: [&str; 7] = [
+    ".config",
+    ".config/mise",
+    ".config/mise/conf.d",
+    ".mise",
+    ".mise/conf.d",
+    "mise",
+    "mise/conf.d",
+];
 const TEMPLATES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 /// The most entries of a directory that are looked through.
 const MOST: usize = 100_000;
@@ -33,12 +44,13 @@ pub enum EnvironmentProxy {
 }
 
 impl EnvironmentProxy {
-    /// Reads the variables of this process, never those of `--env` or a file. Call it with the user's rights over files.
-    pub fn of_caller(person: &Person, cwd: &Path) -> Self {
+    /// Reads the variables of this process, never those of `--env` or a file. `places` are the directories where the user's shell
+    /// may have loaded files. Call it with the user's rights over files.
+    pub fn of_caller(person: &Person, places: &[PathBuf]) -> Self {
         match UserProxy::of(|name| std::env::var(name).ok()) {
             Ok(None) => Self::Unset,
             Err(why) => Self::Refused(why),
-            Ok(Some(proxy)) => match named_by(person, cwd) {
+            Ok(Some(proxy)) => match named_by(person, places) {
                 Some(why) => Self::Refused(why),
                 None => Self::Named(proxy),
             },
@@ -81,23 +93,52 @@ pub fn tell(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
 }
 
 /// Why a variable may come from a file that a sandbox writes; `None` if no such file names it.
-fn named_by(person: &Person, cwd: &Path) -> Option<String> {
-    let above = cwd.ancestors();
-    let mut all = above.take_while(|directory| !no_sandbox_writes(person, directory));
-    all.find_map(|directory| match env_files(directory) {
-        Ok(files) => files.iter().find_map(|file| names_it(file)),
-        Err(why) => Some(format!("{directory:?} cannot be looked through: {why}")),
-    })
+fn named_by(person: &Person, places: &[PathBuf]) -> Option<String> {
+    let above = places.iter().flat_map(|place| {
+        let above = place.ancestors();
+        above.take_while(|directory| !no_sandbox_writes(person, directory))
+    });
+    let all: BTreeSet<&Path> = above.collect();
+    all.into_iter()
+        .find_map(|directory| match all_env_files(directory) {
+            Ok(files) => files.iter().find_map(|file| names_it(file)),
+            Err(why) => Some(format!("{directory:?} cannot be looked through: {why}")),
+        })
 }
 
-fn env_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+/// Where the user's shell may be: its directory by the kernel's name and by its own, which may have links.
+pub fn shells_places() -> Vec<PathBuf> {
+    let own = std::env::var_os("PWD").map(PathBuf::from);
+    let own = own.filter(|path| path.is_absolute());
+    std::env::current_dir()
+        .ok()
+        .into_iter()
+        .chain(own)
+        .collect()
+}
+
+/// The files of a directory, and of mise's directories in it.
+fn all_env_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = env_files(directory, loads_variables)?;
+    for name in OF_MISE {
+        let below = directory.join(name);
+        if below.is_dir() {
+            files.extend(env_files(&below, |name| {
+                name.ends_with(".toml") || loads_variables(name)
+            })?);
+        }
+    }
+    Ok(files)
+}
+
+fn env_files(directory: &Path, is_one: impl Fn(&str) -> bool) -> std::io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for (count, entry) in std::fs::read_dir(directory)?.enumerate() {
         if count == MOST {
             return Err(std::io::Error::other("it has too many entries"));
         }
         let entry = entry?;
-        let is_env = entry.file_name().to_str().is_some_and(loads_variables);
+        let is_env = entry.file_name().to_str().is_some_and(&is_one);
         // A directory may be called so: an environment of Python's.
         if is_env && !entry.path().is_dir() {
             files.push(entry.path());
@@ -125,9 +166,14 @@ fn names_it(file: &Path) -> Option<String> {
             ));
         }
     };
-    text.contains(PROXY_VARIABLES[0]).then(|| {
+    // There an escape may stand for a letter of the name.
+    let is_of_escapes = file
+        .extension()
+        .is_some_and(|end| end == "toml" || end == "json");
+    let has_escapes = is_of_escapes && ["\\u", "\\x"].iter().any(|escape| text.contains(escape));
+    (has_escapes || text.contains(PROXY_VARIABLES[0])).then(|| {
         format!(
-            "{file:?} names it too, which a sandbox may have written; set it where your shell starts, and not in that file"
+            "{file:?} may name it too, which a sandbox may have written; set it where your shell starts, and not in that file"
         )
     })
 }
@@ -148,6 +194,8 @@ mod tests {
             "mise.local.toml",
             ".mise.local.toml",
             "mise.production.toml",
+            ".mise.production.toml",
+            ".rtx.toml",
         ] {
             assert!(loads_variables(name), "{name}");
         }
@@ -169,7 +217,7 @@ mod tests {
         let found = |name: &str, text: &str| {
             let path = dir.join(name);
             std::fs::write(&path, text).unwrap();
-            let found = env_files(&dir)
+            let found = env_files(&dir, loads_variables)
                 .unwrap()
                 .iter()
                 .find_map(|file| names_it(file));
@@ -183,13 +231,15 @@ mod tests {
         ] {
             assert!(found(".env", text), "{text:?}");
         }
+        assert!(found(".mise.ci.toml", "\"HTTPS\\u005fPROXY\" = \"x\""));
+        assert!(!found(".mise.ci.toml", "[tools]\nnode = \"22\""));
         assert!(!found(".env", "HTTP_PROXY=x\nA=1\n"));
         assert!(!found(".env.example", "HTTPS_PROXY=x\n"));
         // It would block whoever reads it: it counts as one that names it.
         let pipe = dir.join(".env.pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
         assert!(
-            env_files(&dir)
+            env_files(&dir, loads_variables)
                 .unwrap()
                 .iter()
                 .any(|file| names_it(file).is_some())
@@ -197,7 +247,7 @@ mod tests {
         std::fs::remove_file(pipe).unwrap();
         std::os::unix::fs::symlink("nowhere", dir.join(".env")).unwrap();
         assert!(
-            env_files(&dir)
+            env_files(&dir, loads_variables)
                 .unwrap()
                 .iter()
                 .all(|file| names_it(file).is_none())

@@ -10,7 +10,7 @@ use super::agents::{Agent, AgentOrigin};
 use super::caches::Caches;
 use super::list::SystemList;
 use super::person::Person;
-use super::proxy::EnvironmentProxy;
+use super::proxy::{self, EnvironmentProxy};
 use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
 use super::ssh_agent::FoundAgent;
 use super::variables::Variables;
@@ -85,7 +85,8 @@ impl WrapRequest {
         let found = person.looking(|| settings::find(&person, &workspace))??;
         let (mut asked, policy_file) =
             person.looking(|| asked(args, &found.sources, &person))??;
-        let proxy = person.looking(|| EnvironmentProxy::of_caller(&person, &cwd))?;
+        let places = [proxy::shells_places(), vec![cwd.clone(), workspace.clone()]].concat();
+        let proxy = person.looking(|| EnvironmentProxy::of_caller(&person, &places))?;
         asked.proxy = proxy.named().map(UserProxy::upstream);
         let variables = person.looking(|| option_variables(args, &person))??;
         let mut wanted = Self {

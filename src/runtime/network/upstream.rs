@@ -51,10 +51,7 @@ pub fn find(
         return Ok(None);
     };
     let proxy = as_planned(config, planned, of_user)?;
-    match planned.source {
-        UpstreamSource::Node => {}
-        UpstreamSource::User(_) => check_place(planned, &proxy.addresses, &network.connect)?,
-    }
+    check_place(config, planned, &proxy.addresses, &network.connect)?;
     Ok(Some(proxy))
 }
 
@@ -96,26 +93,34 @@ fn as_planned(
     })
 }
 
-/// Refuses a proxy of the user's at an address of no proxy, and one that `--connect` leads to: the workload would ask it for
-/// any host.
+/// Refuses a proxy that `--connect` leads to, where the workload would ask it for any host, and one of the user's at an
+/// address of no proxy.
 fn check_place(
+    config: &Path,
     planned: &Upstream,
     addresses: &BTreeSet<IpAddr>,
     connect: &BTreeMap<u16, ServiceTarget>,
 ) -> Result<(), RuntimeError> {
-    let mut all = addresses.iter().copied();
-    let why = all.find_map(|address| why_no_proxy(&Host::Address(address)));
     let is_service = connect.get(&planned.port) == Some(&ServiceTarget::Machine);
     let is_here = addresses.iter().any(IpAddr::is_loopback);
     let leads_to_it = (is_service && is_here).then_some(
         "--connect leads to it, where the workload would ask for any host: leave that out",
     );
-    match why.or(leads_to_it) {
-        None => Ok(()),
-        Some(why) => Err(RuntimeError::UserProxy {
-            proxy: planned.to_string(),
-            why: why.to_owned(),
+    let mut all = addresses.iter().copied();
+    let mut why_no_place = || all.find_map(|address| why_no_proxy(&Host::Address(address)));
+    match (&planned.source, leads_to_it) {
+        (UpstreamSource::Node, None) => Ok(()),
+        (UpstreamSource::Node, Some(why)) => Err(RuntimeError::Input {
+            path: config.to_owned(),
+            why: format!("upstream-proxy {planned}: {why}"),
         }),
+        (UpstreamSource::User(_), why) => match why.or_else(&mut why_no_place) {
+            None => Ok(()),
+            Some(why) => Err(RuntimeError::UserProxy {
+                proxy: planned.to_string(),
+                why: why.to_owned(),
+            }),
+        },
     }
 }
 
@@ -383,6 +388,7 @@ mod tests {
         let check = |planned: &Upstream, address: &str, connect: &[u16]| {
             let connect = connect.iter().map(|port| (*port, ServiceTarget::Machine));
             check_place(
+                Path::new("/config"),
                 planned,
                 &[address.parse().unwrap()].into(),
                 &connect.collect(),
@@ -403,6 +409,17 @@ mod tests {
             let checked = check(&planned, address, connect);
             assert_eq!(checked.is_ok(), good, "{address} {connect:?}");
         }
+        // Nor does `--connect` lead to the node's own, whose address the operator chose.
+        let nodes = Upstream {
+            source: UpstreamSource::Node,
+            ..planned.clone()
+        };
+        assert!(check(&nodes, "127.0.0.1", &[5432]).is_ok());
+        let error = check(&nodes, "127.0.0.1", &[3128]).unwrap_err().to_string();
+        assert!(
+            error.contains("/config") && error.contains("--connect leads to it"),
+            "{error}"
+        );
         planned.port = 3129;
         assert!(as_planned(&path, &planned, Some(&own.url)).is_err());
     }
