@@ -665,7 +665,8 @@ fn n49_an_agent_has_a_placeholder_for_the_key_that_its_user_has_listed() {
                 "{walls}: {finished}"
             );
         }
-        let preset = "preset = \"anthropic\"\nfrom-env = \"ANTHROPIC_API_KEY\"";
+        let preset =
+            "preset = \"anthropic\"\nfrom-env = \"ANTHROPIC_API_KEY\"\nheader = \"x-model: {}\"";
         person.private(CONFIG, &secret("variable", preset));
         let before = arrived(&["/variable\"", &key]);
         for finished in call("claude", walls, &[]) {
