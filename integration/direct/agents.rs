@@ -81,7 +81,7 @@ fn direct_the_node_file_of_the_page_on_agents_is_valid() {
     let path = scratch.file("config.toml", block);
     let asked = ["--config", &path, "policy", "show", "standard"];
     run(&program(), &asked).ok();
-    let broken = scratch.file("broken.toml", &block.replace("header", "heading"));
+    let broken = scratch.file("broken.toml", &block.replace("policies", "polices"));
     let control = run(
         &program(),
         &["--config", &broken, "policy", "show", "standard"],

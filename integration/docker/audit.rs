@@ -462,8 +462,10 @@ fn no_policy_is_made_that_gives_more_than_the_run_had() {
     let narrow =
         "base = \"strict\"\n[network]\nmode = \"allowlist\"\nallow = [\"listed.example.test\"]\n";
     let file = crate::wrap::NodeDir::new().file("permissive.toml", narrow);
+    let runs = std::cell::Cell::new(0);
     let wrap = |options: &[&str]| {
-        let name = format!("narrowed-{}{}", std::process::id(), options.concat().len());
+        runs.set(runs.get() + 1);
+        let name = format!("narrowed-{}-{}", std::process::id(), runs.get());
         let ask = "curl -s -o /dev/null https://wanted.example.com/; true";
         let words = [
             &["wrap", "--name", &name],

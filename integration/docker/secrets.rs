@@ -28,11 +28,14 @@ pub fn node(mode: u32) -> NodeFiles {
     node
 }
 
-/// Whether a process of the rig has these bytes in writable memory.
+/// Whether a process of the rig has these bytes in writable memory. One that has ended has none.
 fn has_in_memory(pid: &str, what: &[u8]) -> bool {
     use std::os::unix::fs::FileExt;
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem"));
+    let (Ok(maps), Ok(memory)) = (maps, memory) else {
+        return false;
+    };
     let regions = maps.lines().filter_map(|line| {
         let (bounds, rest) = line.split_once(' ')?;
         let (begin, end) = bounds.split_once('-')?;

@@ -142,7 +142,8 @@ fn u_b7_list_all_names_the_walls_of_each_container() {
         ]
     );
     assert!(seen[6].parse::<u64>().unwrap() > 0, "{table}");
-    assert_eq!(row(&member.name)[5..], [format!("of {id}"), "-".to_owned()]);
+    let of_member = [&format!("of {id}"), "-", "0"];
+    assert_eq!(row(&member.name)[5..], of_member);
     let json = agentbox(&["list", "--all", "--format", "json"]).ok();
     let all: Vec<Value> = serde_json::from_str(&json).unwrap();
     let one = all.iter().find(|one| one["name"] == walled.name.as_str());
