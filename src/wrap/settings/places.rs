@@ -61,10 +61,12 @@ pub fn allowed(person: &Person, home: &Path) -> PathBuf {
 
 /// Where writes to package caches are kept.
 pub fn kept(person: &Person, home: &Path) -> PathBuf {
-    trusted(person, home).with_file_name("caches")
+    trusted(person, home).with_file_name(CACHES)
 }
 
-/// The directory of agents' homes, wherever variables lead.
+/// The directory of kept caches, wherever variables lead.
+const CACHES: &str = "caches";
+/// The directory of agents' homes, the same.
 const AGENTS: &str = ".agentbox-agents";
 
 /// The homes that agents have in sandboxes. The name is on the never-list, so that no mount shows it wherever the variables or links
@@ -127,19 +129,19 @@ pub fn at_home(person: &Person, path: &Path) -> Result<PathBuf, String> {
 
 /// Whether no sandbox writes a directory, so that its links are the user's or the node's own.
 pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
-    !sandboxes_write(person, directory)
-        && (NeverList::builtin().is_closed(directory)
-            || is_home(directory)
-            || closed_settings(person).is_some_and(|own| directory.starts_with(own))
-            || homes(person).any(|home| home == directory))
+    let is_closed = NeverList::builtin().is_closed(directory)
+        || is_home(directory)
+        || closed_settings(person).is_some_and(|own| directory.starts_with(own))
+        || homes(person).any(|home| home == directory);
+    is_closed && !sandboxes_write(person, directory)
 }
 
 /// Whether sandboxes write a directory that no request shows: homes of agents, and caches that are kept. The never-list
 /// closes them too, for root by `/root`.
 fn sandboxes_write(person: &Person, directory: &Path) -> bool {
+    let has = |name: &str| directory.iter().any(|part| part == name);
     let caches = || kept(person, &home(person)?).canonicalize().ok();
-    directory.iter().any(|part| part == AGENTS)
-        || caches().is_some_and(|caches| directory.starts_with(caches))
+    has(AGENTS) || has(CACHES) && caches().is_some_and(|caches| directory.starts_with(caches))
 }
 
 /// The text of a project's file, or what is wrong with it. It follows no link and never blocks.
