@@ -76,6 +76,13 @@ fn stubborn(mark: &str) -> String {
     )
 }
 
+/// `wrap OPTIONS... -- bash -c SCRIPT` in a project of its own.
+fn wraps(scratch: &Scratch, options: &[&str], script: &str) -> Finished {
+    let (project, home) = (scratch.dir("home/project"), scratch.path("home"));
+    let all = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
+    with_env(&program(), &all, &project, &[("HOME", &home)])
+}
+
 const OVER: &str = "its time was over (time.wall)";
 const IDLE: &str = "it was idle for too long (time.idle)";
 
@@ -95,12 +102,7 @@ fn assert_ended_by(cause: &str, ended: &Finished, mark: &str) {
 fn wrap_with_a_timeout_ends_with_124_and_everything_with_it() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
-    let project = scratch.dir("home/project");
-    let home = scratch.path("home");
-    let wrap = |options: &[&str], script: &str| {
-        let all = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
-        with_env(&program(), &all, &project, &[("HOME", &home)])
-    };
+    let wrap = |options: &[&str], script: &str| wraps(&scratch, options, script);
     let mark = mark();
     let limited = ["--timeout", "2s", "--set", "time.grace=1s"];
     assert_timed_out(&wrap(&limited, &stubborn(&mark)), &mark);
@@ -276,12 +278,7 @@ const WORKS: &str = "while :; do :; done";
 fn wrap_ends_a_command_that_does_nothing() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
-    let project = scratch.dir("home/project");
-    let home = scratch.path("home");
-    let wrap = |options: &[&str], script: &str| {
-        let all = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
-        with_env(&program(), &all, &project, &[("HOME", &home)])
-    };
+    let wrap = |options: &[&str], script: &str| wraps(&scratch, options, script);
     let mark = mark();
     let limited = ["--idle-timeout", "3s", "--set", "time.grace=1s"];
     assert_ended_by(IDLE, &wrap(&limited, &stubborn(&mark)), &mark);

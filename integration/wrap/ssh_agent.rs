@@ -19,17 +19,19 @@ struct Agent<'a> {
     pid: String,
 }
 
+/// The value of a variable in the lines of `ssh-agent -s`.
+fn set_by(said: &str, name: &str) -> String {
+    let rest = said.split(&format!("{name}=")).nth(1).unwrap();
+    rest.split(';').next().unwrap().to_owned()
+}
+
 impl<'a> Agent<'a> {
     fn new(person: &'a Account) -> Self {
         let said = person.does("ssh-agent -s");
-        let value = |name: &str| {
-            let rest = said.split(&format!("{name}=")).nth(1).unwrap();
-            rest.split(';').next().unwrap().to_owned()
-        };
         let agent = Self {
             person,
-            socket: value("SSH_AUTH_SOCK"),
-            pid: value("SSH_AGENT_PID"),
+            socket: set_by(&said, "SSH_AUTH_SOCK"),
+            pid: set_by(&said, "SSH_AGENT_PID"),
         };
         agent.does(
             "mkdir -m 700 ~/.ssh; cd ~/.ssh
@@ -472,13 +474,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
     // A socket in the project, which a sandbox could have made: with an agent of the user's, it would work.
     let planted = format!("{}/agent", person.project);
     let said = person.does(&format!("ssh-agent -s -a {planted}"));
-    let pid = said
-        .split("SSH_AGENT_PID=")
-        .nth(1)
-        .unwrap()
-        .split(';')
-        .next()
-        .unwrap();
+    let pid = set_by(&said, "SSH_AGENT_PID");
     refused(
         Some(&planted),
         &["--ssh-agent"],
@@ -489,21 +485,19 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
     let said = person.does(&format!(
         "cd ~/src; mkdir -m 1777 earlier; mkdir -m 700 {looks}; ssh-agent -s -a {looks}/agent.1"
     ));
-    let looks_pid = said.split("SSH_AGENT_PID=").nth(1).unwrap();
-    let looks_pid = looks_pid.split(';').next().unwrap();
+    let looks_pid = set_by(&said, "SSH_AGENT_PID");
     refused(
         Some(&format!("{looks}/agent.1")),
         &["--ssh-agent"],
         "a sandbox could have made it",
     );
-    run("kill", &[looks_pid]);
+    run("kill", &[&looks_pid]);
     // The same in the home that sandboxes of an agent have, below agentbox's own state: its sandboxes write there.
     let homes = format!("{}/.local/state/agentbox/.agentbox-agents", person.home);
     let said = person.does(&format!(
         "umask 077; mkdir -p {homes}/claude/.claude; cd {homes}/claude/.claude; cp ~/.ssh/listed.pub .; ssh-agent -s -a {homes}/claude/.claude/a"
     ));
-    let homes_pid = said.split("SSH_AGENT_PID=").nth(1).unwrap();
-    let homes_pid = homes_pid.split(';').next().unwrap();
+    let homes_pid = set_by(&said, "SSH_AGENT_PID");
     refused(
         Some(&format!("{homes}/claude/.claude/a")),
         &["--ssh-agent"],
@@ -514,7 +508,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
         &[&format!("--ssh-agent={homes}/claude/.claude/listed.pub")],
         "a sandbox could have written",
     );
-    run("kill", &[homes_pid]);
+    run("kill", &[&homes_pid]);
     // And no sandbox has such a directory for its workspace.
     let temporary = person.does("mktemp -d /tmp/ssh-XXXXXX");
     refused(
@@ -529,7 +523,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
         &["--ssh-agent"],
         "a sandbox could have made it",
     );
-    run("kill", &[pid]);
+    run("kill", &[&pid]);
     // Another user's agent.
     let stranger = Account::new();
     let strange = Agent::new(&stranger);
