@@ -61,12 +61,10 @@ pub fn allowed(person: &Person, home: &Path) -> PathBuf {
 
 /// Where writes to package caches are kept.
 pub fn kept(person: &Person, home: &Path) -> PathBuf {
-    trusted(person, home).with_file_name(CACHES)
+    trusted(person, home).with_file_name("caches")
 }
 
-/// The directory of kept caches, wherever variables lead.
-const CACHES: &str = "caches";
-/// The directory of agents' homes, the same.
+/// The directory of agents' homes, wherever variables lead.
 const AGENTS: &str = ".agentbox-agents";
 
 /// The homes that agents have in sandboxes. The name is on the never-list, so that no mount shows it wherever the variables or links
@@ -139,9 +137,9 @@ pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
 /// Whether sandboxes write a directory that no request shows: homes of agents, and caches that are kept. The never-list
 /// closes them too, for root by `/root`.
 fn sandboxes_write(person: &Person, directory: &Path) -> bool {
-    let has = |name: &str| directory.iter().any(|part| part == name);
     let caches = || kept(person, &home(person)?).canonicalize().ok();
-    has(AGENTS) || has(CACHES) && caches().is_some_and(|caches| directory.starts_with(caches))
+    directory.iter().any(|part| part == AGENTS)
+        || caches().is_some_and(|caches| directory.starts_with(caches))
 }
 
 /// The text of a project's file, or what is wrong with it. It follows no link and never blocks.
