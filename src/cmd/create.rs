@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::{Create, GlobalOptions};
-use crate::plan::wrapped::WrapPlan;
+use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::{self, WrapParts};
 use crate::runtime::launch::Streams;
 use crate::runtime::seal;

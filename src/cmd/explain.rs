@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
 use crate::plan::time::TimeLeft;
-use crate::plan::wrapped::WrapPlan;
+use crate::plan::wrap_plan::WrapPlan;
 use crate::render::explain::{self, ExplainedContainer};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::exit_code;
 use crate::cli::{GlobalOptions, Run};
-use crate::plan::wrapped::WrapPlan;
+use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::WrapParts;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::seal;

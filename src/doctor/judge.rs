@@ -3,7 +3,7 @@
 use super::facts::{DoctorFacts, FreeSpace, OrdinaryUser, SpaceUse};
 use super::{Check, CheckState, Purpose, judge_engines};
 use crate::plan::KernelNeed;
-use crate::plan::wrapped::WrapEnforcement;
+use crate::plan::wrap_plan::WrapEnforcement;
 use crate::wrap;
 
 const ALL: &[Purpose] = &[Purpose::Wrap, Purpose::Landlock, Purpose::Engines];

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use oci_spec::runtime::Mount;
 
-use super::sort::MountTarget;
+use super::facts::SourceFacts;
+use super::mount::BindAccess;
+use super::sorted_mounts::MountTarget;
 use super::volumes::Volume;
-use super::{BindAccess, SourceFacts};
 use crate::policy::{Access, MountRule, Policy};
 
 /// The access that the policy grants a bind mount on no list.

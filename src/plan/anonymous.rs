@@ -6,8 +6,10 @@
 
 use oci_spec::runtime::Mount;
 
-use super::sort::SortedMounts;
-use super::{BindAccess, FileKind, SourceFacts};
+use super::facts::SourceFacts;
+use super::file::FileKind;
+use super::mount::BindAccess;
+use super::sorted_mounts::SortedMounts;
 use crate::engines::layout::is_anonymous_volume;
 
 /// Why the container can write while the volume stays as it is.

@@ -4,50 +4,17 @@
 //! differences are compared: mounts, capabilities and devices here, connections by the sidecar. What cannot be observed
 //! at run time, such as a system call that only this policy denies, is reported as a difference of the two policies.
 
-use serde::{Deserialize, Serialize};
+use oci_spec::runtime::Spec;
 
-use super::mount::PlannedMount;
-use super::{BundleFacts, DecidedPlan, HostFacts, OmittedItem, OmittedMount, Plan, plan};
+use super::decided::{DecidedPlan, Plan};
+use super::facts::{BundleFacts, HostFacts};
+use super::mount::{OmittedMount, PlannedMount};
+use super::plan;
+use super::reason::OmittedItem;
+use super::report::{AuditPlan, AuditedNetwork};
 use crate::policy::{
     AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
 };
-use crate::rules::EgressRules;
-use oci_spec::runtime::Spec;
-
-/// The plan of a report-only policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AuditPlan {
-    /// Its name.
-    pub policy: PolicyName,
-    /// Why the container would be refused under it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<String>,
-    /// Mounts that would be missing or read-only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mounts: Vec<OmittedMount>,
-    /// Other requests of the engine that would not be granted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_given: Vec<OmittedItem>,
-    /// Fields in which it allows less, and nothing shows whether the workload would miss that.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub less: Vec<ExceededField>,
-    /// The hosts it would allow; `None` if another container's policy decides, or if nothing would start.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub network: Option<AuditedNetwork>,
-}
-
-/// The network rules of a report-only policy.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AuditedNetwork {
-    /// Its name.
-    pub policy: PolicyName,
-    /// The allowed hosts.
-    pub rules: EgressRules,
-    /// Whether unlisted names wait for a human instead of being refused.
-    pub asks: bool,
-}
 
 /// What the report-only policy would take away, if there is one.
 pub fn report(

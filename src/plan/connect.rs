@@ -4,24 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::PlanError;
-use super::network::{DNS_PORT, NetworkPlan};
-use super::wrapped::WrapPlan;
+use super::error::PlanError;
+use super::network::{DNS_PORT, NetworkPlan, ServiceTarget};
+use super::wrap_plan::WrapPlan;
 use crate::policy::connect::MOST_SERVICES;
 use crate::policy::{ConnectService, NetworkMode, Policy};
 use crate::rules::{Decision, EgressRules, Host, NetworkRule, closed};
-
-/// Where a port of the loopback inside leads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ServiceTarget {
-    /// To the same port of the machine's loopback.
-    Machine,
-    /// To the same port of this host, as the rules allow.
-    Host(Host),
-}
 
 /// The machine's loopback, in the order of trying: most servers listen on the first.
 pub const LOOPBACK: [IpAddr; 2] = [

@@ -4,7 +4,7 @@
 use oci_spec::runtime::Process;
 use serde::Deserialize;
 
-use super::NetworkPlan;
+use super::network::NetworkPlan;
 use super::signing::{SSH_SOCKET_AT, SSH_VARIABLE};
 use super::trust::{self, TRUST_IN};
 use crate::egress::own::no_proxy;

@@ -1,9 +1,10 @@
 //! PURE. Which directories are private, writable and thrown away.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::mounts::is_plain;
-use super::{BundleFacts, EphemeralContent, EphemeralMount, PlannedMount};
+use super::facts::BundleFacts;
+use super::filesystem::{EphemeralContent, EphemeralMount};
+use super::mount::PlannedMount;
 use crate::policy::{EphemeralDir, Policy, RootAccess};
 
 /// The private directories of a container, in mount order.
@@ -77,4 +78,9 @@ pub(super) fn is_home_like(home: &Path) -> bool {
         && !system.iter().any(|s| home.starts_with(s))
         && is_plain(home)
         && nameable
+}
+
+pub(super) fn is_plain(path: &Path) -> bool {
+    path.components()
+        .all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
 }

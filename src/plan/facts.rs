@@ -1,13 +1,17 @@
 //! PURE. What the shell read from the kernel and the bundle, as values: tests can pass any kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::file::{FileKind, FileSystem, FollowedLink};
 use super::git::GitState;
-use super::wrapped::WrapPlan;
-use super::{Neighbour, ProtectedFiles, RootOrigin, SourceIds};
+use super::ids::SourceIds;
+use super::neighbour::Neighbour;
+use super::protect::ProtectedFiles;
+use super::wrap_plan::WrapPlan;
 
 /// What the kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,7 +48,7 @@ pub struct HostFacts {
     pub no_disk: Option<String>,
     /// What a caller without root's rights lacks; nothing for root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub person: Option<super::PersonFacts>,
+    pub person: Option<super::person::PersonFacts>,
 }
 
 /// What was found at the paths that a bundle names.
@@ -238,26 +242,6 @@ impl SourceFacts {
     }
 }
 
-/// A file system, as the kernel names it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FileSystem {
-    /// Its type in /proc/self/mountinfo.
-    pub kind: String,
-    /// Its number in statfs(2).
-    pub magic: i64,
-}
-
-/// A symbolic link that was followed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct FollowedLink {
-    /// The link itself.
-    pub path: PathBuf,
-    /// Who owns it.
-    pub owner: u32,
-}
-
 /// A credential inside a mount's source: a file or a directory to hide.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -336,31 +320,27 @@ impl FoundCredential {
     }
 }
 
-/// Type of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FileKind {
-    /// A directory.
-    Directory,
-    /// A regular file.
-    File,
-    /// A UNIX socket.
-    Socket,
-    /// A block or character device.
-    Device,
-    /// A FIFO.
-    Fifo,
+/// The origin of a root file system: only the container's own is written directly.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum RootOrigin {
+    /// The engine's layer of this container, or a directory of its bundle.
+    Layer,
+    /// No engine's record lists it: a directory that the caller named, as with `podman run --rootfs`.
+    #[default]
+    Named,
+    /// There is a mount below it, which would come in with it.
+    Mounted(PathBuf),
+    /// It shows a directory of the node that no container may write.
+    Shows(PathBuf),
 }
 
-impl FileKind {
-    /// From the type bits of `st_mode` (inode(7)). Any other type counts as a file.
-    pub fn of(mode: u32) -> Self {
-        match mode & 0o170_000 {
-            0o040_000 => Self::Directory,
-            0o140_000 => Self::Socket,
-            0o020_000 | 0o060_000 => Self::Device,
-            0o010_000 => Self::Fifo,
-            _ => Self::File,
+impl fmt::Display for RootOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Layer => f.write_str("the engine's layer of this container"),
+            Self::Named => f.write_str("not a layer that an engine keeps for this container"),
+            Self::Mounted(at) => write!(f, "mounted over at {}", at.display()),
+            Self::Shows(name) => write!(f, "{} of the node", name.display()),
         }
     }
 }

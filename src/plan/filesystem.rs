@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    BindAccess, CredentialDirectory, Exclude, GuardedMount, ImageBase, MountKind, OmittedMount,
-    PlannedMount, ProtectedPath, VisibleFile, text,
-};
+use super::facts::VisibleFile;
+use super::git::Exclude;
+use super::mount::{BindAccess, MountKind, OmittedMount, PlannedMount};
+use super::protect::{GuardedMount, ProtectedPath};
+use super::text;
 use crate::policy::{RootAccess, ScratchOn};
 use crate::text::escape;
 
@@ -219,4 +220,27 @@ pub enum EphemeralContent {
     EmptyHome,
     /// The image's files there (an overlay).
     Image,
+}
+
+/// A directory of the container that contains credentials. Its inodes are checked when the masks are made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CredentialDirectory {
+    /// Its path.
+    #[serde(with = "text::one")]
+    pub directory: PathBuf,
+    /// Its inode; one of these if mounts lie over each other.
+    pub inodes: BTreeSet<u64>,
+}
+
+/// The lower part of an overlay with an image's private files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ImageBase {
+    /// A directory of a file system that finds files by their handles.
+    Directory,
+    /// The layers of the engine's overlay.
+    Layers,
+    /// The root as it is, where the kernel finds no file by a handle.
+    AsItIs(String),
 }

@@ -7,10 +7,6 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::sort::SortedMounts;
-use super::{PlanError, PlannedMount, SourceFacts};
-use crate::policy::Policy;
-
 /// What git makes of a hidden file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -86,59 +82,6 @@ fn line(name: &Path) -> Vec<u8> {
     }
     out.push(b'\n');
     out
-}
-
-impl SortedMounts {
-    /// Tells git of hidden files in writable mounts, and refuses if git would commit one as changed.
-    pub(super) fn tell_git(
-        &mut self,
-        policy: &Policy,
-        destination: &Path,
-        facts: &SourceFacts,
-    ) -> Result<(), PlanError> {
-        for inside in &facts.inside {
-            if inside.git.is_nothing() || !self.is_written(&destination.join(&inside.path)) {
-                continue;
-            }
-            let (policy, path) = (policy.name.to_string(), inside.path.clone());
-            let source_path = facts.path.clone();
-            match &inside.git {
-                GitState::Nothing => {}
-                GitState::Untracked(untracked) => {
-                    // An absolute path, in the container, stays as it is.
-                    let file = destination.join(&untracked.exclude);
-                    let names = self.excludes.entry(file).or_default();
-                    names.insert(untracked.name.clone());
-                }
-                GitState::Changed => {
-                    return Err(PlanError::Tracked {
-                        policy,
-                        path,
-                        source_path,
-                    });
-                }
-                GitState::Untold(why) => {
-                    return Err(PlanError::Untold {
-                        policy,
-                        path,
-                        source_path,
-                        why: why.clone(),
-                    });
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a path of the container is in a writable mount.
-    fn is_written(&self, path: &Path) -> bool {
-        let holds = self
-            .kept
-            .iter()
-            .filter(|m| path.starts_with(&m.destination));
-        let nearest = holds.max_by_key(|m| m.destination.components().count());
-        nearest.is_some_and(PlannedMount::is_writable)
-    }
 }
 
 #[cfg(test)]

@@ -6,14 +6,18 @@
 use std::path::Path;
 
 use super::anonymous::is_anonymous;
+use super::facts::{BundleFacts, SourceFacts};
+use super::file::FileKind;
+use super::filesystem::FilesystemPlan;
+use super::mount::PlannedMount;
 use super::never::VisibleCredentials;
-use super::protect::{ProtectedBase, ProtectedList, ProtectedPlace, is_protected};
-use super::sort::MountRules;
-use super::wrapped::WrapPlan;
-use super::{
-    BundleFacts, FileKind, FilesystemPlan, GuardedMount, HiddenDirectory, MountReason,
-    PlannedMount, SourceFacts, StartSearch,
+use super::protect::{
+    GuardedMount, HiddenDirectory, ProtectedBase, ProtectedList, ProtectedPlace, StartSearch,
+    is_protected,
 };
+use super::reason::MountReason;
+use super::sorted_mounts::MountRules;
+use super::wrap_plan::WrapPlan;
 
 /// Where agents put whole work trees below their directories.
 const WORK_TREES: &[u8] = b"worktrees";

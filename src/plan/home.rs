@@ -4,9 +4,12 @@ use std::path::Path;
 
 use oci_spec::runtime::Mount;
 
+use super::error::PlanError;
+use super::facts::{Home, SourceFacts};
 use super::judge::{read_only, refusal};
-use super::sort::{MountRules, SortedMounts, workspace_refused};
-use super::{BindAccess, Home, MountReason, PlanError, SourceFacts};
+use super::mount::BindAccess;
+use super::reason::MountReason;
+use super::sorted_mounts::{MountRules, SortedMounts, workspace_refused};
 
 impl SortedMounts {
     /// A whole home directory: read-only, except for the working directory in it. A name with a leading dot is no

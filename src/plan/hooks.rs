@@ -5,7 +5,8 @@
 
 use oci_spec::runtime::{Hook, Spec};
 
-use super::{BundleFacts, PlanError};
+use super::error::PlanError;
+use super::facts::BundleFacts;
 use crate::policy::ResolvedPolicy;
 
 /// dockerd's own call, word for word: with other arguments, or an environment, it is another program run by root.

@@ -1,7 +1,8 @@
 //! PURE. What every policy needs of the kernel.
 
-use super::wrapped::{WrapEnforcement, WrapPlan};
-use super::{HostFacts, PlanError};
+use super::error::PlanError;
+use super::facts::HostFacts;
+use super::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::policy::{NodeAllow, Policy};
 
 /// A kernel feature that the walls of every policy need.

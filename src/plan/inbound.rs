@@ -1,25 +1,14 @@
 //! PURE. Ports that lead into a container: at `create`, and opened later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use super::error::PlanError;
+use super::namespace::{NamespaceType, PlannedNamespace};
 use super::namespaces::HOST_NETWORK;
-use super::network::DNS_PORT;
-use super::sidecar::SERVING_CPU_PERCENT;
-use super::{NamespaceType, NetworkPlan, Plan, PlanError, PlannedNamespace};
+use super::network::{DNS_PORT, NetworkPlan};
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{Field, NetworkMode, PolicyName, Tool};
-
-impl Plan {
-    /// Records the ports that the engine publishes. One may be opened later, and then the sidecar has the work of one that
-    /// was named at `create`.
-    pub fn note_published(&mut self, published: BTreeMap<u16, BTreeSet<u16>>) {
-        self.network.note_published(published);
-        if self.network.is_served_by_own() && !self.network.dials_nothing() {
-            self.sidecar.cpu_percent = SERVING_CPU_PERCENT;
-        }
-    }
-}
 
 impl NetworkPlan {
     /// What lets a published port in, when the container is made, in the words of an engine's caller.

@@ -9,49 +9,17 @@ use std::path::Path;
 
 use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
 
-use super::{BundleFacts, NetworkPlan, PlanError, SharedNetwork, Warning};
-use crate::plan::NamespaceType;
-use crate::plan::PlannedNamespace;
+use super::error::PlanError;
+use super::facts::BundleFacts;
+use super::namespace::{NamespaceType, PlannedNamespace};
+use super::neighbour::{Neighbour, NeighbourNetwork, NetworkState};
+use super::network::{NetworkPlan, SharedNetwork};
+use super::warning::Warning;
 use crate::policy::{
     ExceededField, Field, NamespaceKind, Network, OnUnknown, Origin, Policy, ResolvedPolicy,
     Switch, exceeds,
 };
 use crate::rules::NetworkLimit;
-
-/// A running container of this runtime in a namespace that another container wants to join.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Neighbour {
-    /// Its id.
-    pub id: String,
-    /// Its policy; `None` under `unconfined`.
-    pub policy: Option<Policy>,
-    /// Its namespaces, as in [`super::Plan::namespaces`].
-    pub namespaces: Vec<PlannedNamespace>,
-    /// Its network, if it has walls.
-    pub network: Option<NeighbourNetwork>,
-    /// It may make set-user-ID files: none can be another user's on the node (`privileges.set-id = "auto"`).
-    pub sets_ids: bool,
-}
-
-/// The network of a running container, for a container that wants to share it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NeighbourNetwork {
-    /// What is enforced there.
-    pub plan: NetworkPlan,
-    /// Whether it can be shared.
-    pub state: NetworkState,
-}
-
-/// Whether a container's network can be shared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NetworkState {
-    /// Its init process has not entered the inner namespace: its path still leads to the engine's.
-    NotStarted,
-    /// Its sidecar is gone.
-    Dead,
-    /// It is up.
-    Standing(SharedNetwork),
-}
 
 /// The network of another container that a container joins.
 #[derive(Debug)]

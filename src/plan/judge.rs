@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use super::facts::SourceFacts;
+use super::file::FileKind;
 use super::never::{NeverList, VisibleCredentials};
-use super::{FileKind, SourceFacts};
 
 /// Why a bind mount is refused under every policy.
 pub(super) fn refusal(

@@ -5,23 +5,10 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
-use super::{EphemeralContent, FilesystemPlan, PlanError};
+use super::error::PlanError;
+use super::filesystem::{EphemeralContent, FilesystemPlan, ImageBase};
 use crate::kernel::mountinfo::{MountLine, path, split_layers};
 use crate::policy::{Policy, RootAccess};
-
-/// The lower part of an overlay with an image's private files.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ImageBase {
-    /// A directory of a file system that finds files by their handles.
-    Directory,
-    /// The layers of the engine's overlay.
-    Layers,
-    /// The root as it is, where the kernel finds no file by a handle.
-    AsItIs(String),
-}
 
 /// The layers of an overlay, top layer first.
 #[derive(Debug, PartialEq, Eq)]

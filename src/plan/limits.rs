@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use oci_spec::runtime::{LinuxCpu, LinuxMemory, LinuxPids, LinuxResources};
 use serde::{Deserialize, Serialize};
 
-use super::{HostFacts, PersonFacts, PlanError, Warning};
+use super::error::PlanError;
+use super::facts::HostFacts;
+use super::person::PersonFacts;
+use super::warning::Warning;
 use crate::policy::bound::Bound;
 use crate::policy::{Field, Limits, Origin, Policy, ResolvedPolicy};
 

@@ -13,15 +13,17 @@ pub mod environment;
 mod ephemeral;
 mod error;
 pub mod facts;
+mod file;
 mod filesystem;
-mod found_in;
 pub mod git;
 pub mod git_config;
 mod guard;
+mod hidden_paths;
 mod home;
 pub mod hooks;
 mod host;
 pub mod idmap;
+pub mod ids;
 mod inbound;
 pub mod join;
 mod judge;
@@ -33,13 +35,16 @@ pub mod mounts;
 pub mod names;
 mod namespace;
 pub mod namespaces;
+mod neighbour;
 pub mod network;
 pub mod neutral;
 pub mod never;
 mod notice;
 mod options;
+pub mod own_network;
 pub mod passwd;
 mod person;
+pub mod pod;
 pub mod privileges;
 pub mod process;
 pub mod protect;
@@ -54,7 +59,9 @@ pub mod settings;
 mod sidecar;
 pub mod signing;
 mod sort;
+mod sorted_mounts;
 pub mod support;
+mod syscalls;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod text;
@@ -64,6 +71,7 @@ pub mod trust;
 pub mod volumes;
 mod warning;
 pub mod workspace;
+pub mod wrap_plan;
 pub mod wrapped;
 
 use std::borrow::Cow;
@@ -71,38 +79,33 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use oci_spec::runtime::{Linux, Process, Spec};
-use serde::{Deserialize, Serialize};
 
-use self::wrapped::WrapEnforcement;
+use self::set_id::owners;
+use self::wrap_plan::WrapEnforcement;
 use crate::egress::own::own_names;
-use crate::policy::{
-    Capability, LeftOut, Loosening, Policy, Privileges, ResolvedPolicy, SetIdRule, Switch,
-    SyscallName, SyscallProfile, Syscalls,
-};
-pub use audit::{AuditPlan, AuditedNetwork};
-pub use connect::ServiceTarget;
-pub use decided::DecidedPlan;
+use crate::policy::{Capability, LeftOut, Policy, ResolvedPolicy};
+pub use decided::{DecidedPlan, Plan};
 pub use error::PlanError;
 pub use facts::{
-    BundleFacts, FileKind, FileSystem, FollowedLink, FoundCredential, Home, HostFacts, SourceFacts,
-    VisibleFile, VisibleKind,
+    BundleFacts, FoundCredential, Home, HostFacts, RootOrigin, SourceFacts, VisibleFile,
+    VisibleKind,
 };
+pub use file::{FileKind, FileSystem, FollowedLink};
 pub use filesystem::{
-    EphemeralContent, EphemeralMount, FilesystemPlan, ScratchStorage, VisibleFiles,
+    CredentialDirectory, EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase,
+    ScratchStorage, VisibleFiles,
 };
-pub use found_in::CredentialDirectory;
 pub use git::{Exclude, GitState, UntrackedFile};
 pub use host::KernelNeed;
-pub use idmap::{MappedIds, SourceIds};
-pub use join::{Neighbour, NeighbourNetwork, NetworkState};
-pub use layers::ImageBase;
+pub use ids::{MappedIds, SourceIds};
 pub use limits::LimitsPlan;
 pub use mount::{
     BindAccess, BindMount, KernelFileSystem, KernelMount, MountError, MountKind, OmittedMount,
     PlannedMount, ProgramMode, SourceIdentity, Tmpfs,
 };
 pub use namespace::{NamespaceError, NamespaceType, PlannedNamespace};
-pub use network::{NetworkPlan, SharedNetwork, SidecarLimits};
+pub use neighbour::{Neighbour, NeighbourNetwork, NetworkState};
+pub use network::{NetworkPlan, ServiceTarget, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
 pub use protect::{
@@ -110,131 +113,11 @@ pub use protect::{
     StartSearch,
 };
 pub use reason::{MountReason, OmittedItem};
-pub use report::ReportPlan;
-pub use root::RootOrigin;
+pub use report::{AuditPlan, AuditedNetwork, ReportPlan};
 pub use set_id::SetIdCause;
-use set_id::{SetId, owners};
+pub use syscalls::SyscallPlan;
 pub use time::TimePlan;
 pub use warning::Warning;
-
-/// What will be enforced for one container.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Plan {
-    /// The file system wall.
-    pub filesystem: FilesystemPlan,
-    /// The network wall.
-    pub network: NetworkPlan,
-    /// Names of system calls added to, and taken from, the base rules.
-    pub syscalls: SyscallPlan,
-    /// Capabilities of the init process.
-    pub capabilities: CapabilitySets,
-    /// The most capabilities that any process of the container may have; `exec` is cut down to these.
-    pub capability_limit: BTreeSet<Capability>,
-    /// Namespaces that libcontainer makes or joins, as `type` or `type=path`.
-    pub namespaces: Vec<PlannedNamespace>,
-    /// Device nodes beyond the usual eight that the node's file allows.
-    pub devices: BTreeSet<PathBuf>,
-    /// The limit of core files. With 1 a crash starts no program of the node. With 0 it does, as without agentbox.
-    #[serde(
-        default = "process::no_core",
-        skip_serializing_if = "process::is_no_core"
-    )]
-    pub core_bytes: u64,
-    /// How much of the node the container may use.
-    pub limits: LimitsPlan,
-    /// When it ends, if it has a time limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time: Option<TimePlan>,
-    /// What annotations may request beyond the policy.
-    pub leave: Option<Loosening>,
-    /// The ceilings, and who set each.
-    pub ceilings: Vec<String>,
-    /// Limits of the sidecar process.
-    pub sidecar: SidecarLimits,
-    /// What the container can read about its walls.
-    #[serde(default, skip_serializing_if = "ReportPlan::is_nothing")]
-    pub report: ReportPlan,
-    /// What was requested and not granted, besides mounts: capabilities, devices, settings.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_given: Vec<OmittedItem>,
-    /// What is weaker than a reader may expect, and why.
-    pub warnings: Vec<Warning>,
-}
-
-/// The syscall wall, besides the base rules and the engine's own profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SyscallPlan {
-    /// Allowed beyond the base rules, except for names that are also denied.
-    pub allow: BTreeSet<SyscallName>,
-    /// Denied whatever the base rules allow.
-    pub deny: BTreeSet<SyscallName>,
-    /// What is added to the base rules.
-    #[serde(default = "agent", skip_serializing_if = "is_agent")]
-    pub profile: SyscallProfile,
-    /// Whether files may be made set-user-ID or set-group-ID.
-    pub set_id: Switch,
-    /// Why not, under `privileges.set-id = "auto"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub set_id_cause: Option<SetIdCause>,
-    /// Whether extended attributes may be set.
-    #[serde(default = "set_id::on", skip_serializing_if = "set_id::is_on")]
-    pub attributes: Switch,
-    /// Whether the engine's profile is merged in.
-    pub engine_profile: bool,
-}
-
-/// The profile of plans from before there were profiles.
-fn agent() -> SyscallProfile {
-    SyscallProfile::Agent
-}
-
-fn is_agent(profile: &SyscallProfile) -> bool {
-    *profile == agent()
-}
-
-impl SyscallPlan {
-    /// What a policy requests without an engine.
-    pub fn alone(asked: &Syscalls, privileges: &Privileges) -> Self {
-        let Syscalls {
-            profile,
-            allow,
-            deny,
-            // A ceiling's list allows nothing by itself.
-            limit: _,
-        } = asked;
-        Self {
-            allow: allow.clone(),
-            deny: deny.clone(),
-            profile: *profile,
-            // `auto` depends on the mounts, and none are known here.
-            set_id: match privileges.set_id {
-                SetIdRule::On => Switch::On,
-                SetIdRule::Off | SetIdRule::Auto => Switch::Off,
-            },
-            set_id_cause: None,
-            attributes: Switch::On,
-            engine_profile: false,
-        }
-    }
-
-    fn of(asked: &Syscalls, privileges: &Privileges, linux: &Linux, set_id: SetId) -> Self {
-        Self {
-            engine_profile: linux.seccomp().is_some(),
-            set_id: set_id.switch,
-            set_id_cause: set_id.cause,
-            attributes: set_id.attributes,
-            ..Self::alone(asked, privileges)
-        }
-    }
-
-    /// Why files cannot be made set-user-ID; `None` if they can.
-    pub fn set_id_refused(&self) -> Option<SetIdCause> {
-        let cause = self.set_id_cause.clone().unwrap_or(SetIdCause::Policy);
-        (self.set_id == Switch::Off).then_some(cause)
-    }
-}
 
 /// Translates a policy into what will be enforced for this spec on this host.
 pub fn plan(
@@ -281,7 +164,7 @@ pub fn plan(
     let own_names = own_names(spec.hostname().as_deref());
     let network = match &joined {
         Some(joined) => joined.network(&sysctl, own_names, &mut warnings),
-        None => network::own(
+        None => own_network::own(
             &governing,
             sysctl,
             own_names,

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{FileKind, MappedIds, MountReason};
+use super::file::FileKind;
+use super::ids::MappedIds;
+use super::reason::MountReason;
 
 /// A mount that the container gets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,23 +5,26 @@
 //! other mounts below a source stay outside.
 
 use std::collections::BTreeSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 
 use super::access::asks_to_write;
-use super::ephemeral::ephemeral;
+use super::ephemeral::{ephemeral, is_plain};
+use super::error::PlanError;
+use super::facts::BundleFacts;
+use super::filesystem::{FilesystemPlan, ScratchStorage, VisibleFiles};
 use super::git::Exclude;
+use super::mount::PlannedMount;
 use super::names::sharers;
 use super::never::NeverList;
+use super::pod::{pod, pod_role};
+use super::reason::{MountReason, OmittedItem};
 use super::root::{hold_parents, root};
 use super::scratch::most_of_a_tmpfs;
-use super::sort::{MountRules, MountTarget, SortedMounts};
-use super::workspace::{pod_role, workspace};
-use super::{
-    BundleFacts, FilesystemPlan, MountReason, OmittedItem, PlanError, PlannedMount, ScratchStorage,
-    VisibleFiles, Warning, volumes,
-};
+use super::sorted_mounts::{MountRules, MountTarget, SortedMounts};
+use super::warning::Warning;
+use super::workspace::workspace;
 use crate::policy::{Field, Origin, ResolvedPolicy};
 
 /// Masked in every container under a policy, whatever the engine says (`--privileged` lists nothing): Docker 28's list,
@@ -125,7 +128,7 @@ fn sort(
     let real = |(index, mount)| resolved_in_image(mount, bundle.destinations.get(index));
     let mounts: Vec<Mount> = named.iter().enumerate().map(real).collect();
     let process = spec.process().as_ref();
-    let pod = volumes::pod(spec, bundle);
+    let pod = pod(spec, bundle);
     let ipc = sharers(spec, bundle, LinuxNamespaceType::Ipc, pod.as_ref());
     let rules = MountRules {
         never: NeverList::builtin(),
@@ -249,11 +252,6 @@ fn canonical(mount: &Mount) -> Result<Mount, PlanError> {
     let mut mount = mount.clone();
     mount.set_destination(destination.components().collect());
     Ok(mount)
-}
-
-pub(super) fn is_plain(path: &Path) -> bool {
-    path.components()
-        .all(|c| matches!(c, Component::RootDir | Component::Normal(_)))
 }
 
 /// The visible files of credential directories, except those at or below another mask.

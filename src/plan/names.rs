@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
+use super::facts::{BundleFacts, SourceFacts};
+use super::file::FileKind;
 use super::judge::by_link;
 use super::never::NeverList;
-use super::volumes::{Pod, pod};
-use super::{BundleFacts, FileKind, SourceFacts};
+use super::pod::{Pod, pod};
 use crate::engines::layout::{NamesFileOwner, is_id, is_podmans, names_file_owner};
 
 /// The engine's file with a container's names: `target` is /etc/hosts or /etc/resolv.conf. It is read as root, so

@@ -5,8 +5,12 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Linux, LinuxNamespace, LinuxNamespaceType as Type};
 
+use super::error::PlanError;
+use super::facts::BundleFacts;
 use super::join::NetworkJoin;
-use super::{BundleFacts, NamespaceType, Neighbour, PlanError, PlannedNamespace, Warning};
+use super::namespace::{NamespaceType, PlannedNamespace};
+use super::neighbour::Neighbour;
+use super::warning::Warning;
 use crate::policy::{NamespaceKind, ResolvedPolicy, exceeds};
 
 /// The namespaces that libcontainer makes or joins.

@@ -7,7 +7,7 @@ use oci_spec::runtime::{
     Process, Scheduler, Spec,
 };
 
-use super::OmittedItem;
+use super::reason::OmittedItem;
 
 /// The default priority within the best-effort class (ioprio_set(2)).
 const USUAL_IO_PRIORITY: i64 = 4;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::facts::FileSystem;
+use super::file::FileSystem;
 use super::keys::Keys;
 use super::settings::FilesByContent;
 use crate::policy::Filesystem;

@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use super::{OmittedItem, Plan, join, text};
+use super::decided::Plan;
+use super::reason::OmittedItem;
+use super::{join, text};
 use crate::text::{bounded, escape};
 
 /// The most requests that it names.

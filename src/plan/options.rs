@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::KernelFileSystem;
+use super::mount::KernelFileSystem;
 
 /// The options of a kernel file system: the requested ones that cannot loosen anything, and those that every container
 /// has.

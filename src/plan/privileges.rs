@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::{Capabilities, Linux, LinuxCapabilities, Process};
 use serde::{Deserialize, Serialize};
 
-use super::{BundleFacts, OmittedItem, PlanError};
+use super::error::PlanError;
+use super::facts::BundleFacts;
+use super::reason::OmittedItem;
 use crate::policy::{Capability, Privileges, ResolvedPolicy, Switch};
 
 /// Device nodes that every container has; libcontainer makes them.

@@ -6,7 +6,9 @@ use oci_spec::runtime::{
     Capabilities, LinuxCapabilities, PosixRlimit, PosixRlimitBuilder, PosixRlimitType, Process,
 };
 
-use super::{CapabilitySets, Plan, environment, neutral};
+use super::decided::Plan;
+use super::privileges::CapabilitySets;
+use super::{environment, neutral};
 use crate::policy::Capability;
 
 /// The process as it may run under the plan: no_new_privs, limited capabilities, no core dumps, no raised priority.

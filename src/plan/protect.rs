@@ -10,8 +10,7 @@ use std::sync::LazyLock;
 use serde::{Deserialize, Serialize};
 
 use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
-use super::sort::SortedMounts;
-use super::{EphemeralMount, text};
+use super::text;
 use crate::policy::ProtectedName;
 
 /// The parsed list.
@@ -170,7 +169,7 @@ pub struct FoundProtected {
 
 impl FoundProtected {
     /// The directories in the source that are held in place, so that no other file gets this path.
-    fn held(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn held(&self) -> impl Iterator<Item = &Path> {
         let above = self.path.ancestors().skip(1);
         let above = above.take_while(|a| !a.as_os_str().is_empty());
         above.take(self.held.saturating_sub(1))
@@ -344,55 +343,6 @@ pub fn held(path: &Path, own: usize) -> usize {
     let is_git = |name: &Component<'_>| name.as_os_str().eq_ignore_ascii_case(".git");
     let git = names.iter().position(is_git);
     git.map_or(own, |at| (names.len() - at).max(own))
-}
-
-impl SortedMounts {
-    /// Adds the protected paths of a mount that the container can write.
-    pub(super) fn protect(&mut self, destination: &Path, found: &[FoundProtected]) {
-        for one in found {
-            let held = one.held().map(|directory| destination.join(directory));
-            self.protected_parents.extend(held);
-            self.protected.push((
-                destination.to_owned(),
-                ProtectedPath {
-                    path: destination.join(&one.path),
-                    name: one.name.clone(),
-                    ino: one.ino,
-                },
-            ));
-        }
-    }
-
-    /// The protected paths that the container sees in their own mounts: not covered by another mount, and not hidden.
-    /// Their parents are held in place.
-    pub(super) fn protected(&mut self, overlays: &[EphemeralMount]) -> Vec<ProtectedPath> {
-        let shown = |destination: &Path, path: &Path| {
-            let above = self
-                .kept
-                .iter()
-                .filter(|m| path.starts_with(&m.destination));
-            let nearest = above.max_by_key(|m| m.destination.components().count());
-            let own = nearest.is_some_and(|m| m.destination == destination && !m.is_private());
-            let mut over = overlays.iter().filter(|o| path.starts_with(&o.path));
-            let covered = over.any(|o| o.path.starts_with(destination));
-            let mut masked = path.ancestors();
-            own && !covered && !masked.any(|above| self.masked.contains(above))
-        };
-        let mut all: Vec<ProtectedPath> = self
-            .protected
-            .iter()
-            .filter(|(destination, one)| shown(destination, &one.path))
-            .map(|(_, one)| one.clone())
-            .collect();
-        all.sort();
-        all.dedup_by(|a, b| a.path == b.path);
-        let parents = self.protected_parents.iter().filter(|parent| {
-            let mut below = all.iter().map(|one| &one.path);
-            below.any(|path| path.starts_with(parent))
-        });
-        self.pinned.extend(parents.cloned());
-        all
-    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AuditPlan, FilesystemPlan, NetworkPlan, Warning};
-use crate::policy::{Field, Report, Switch};
+use super::filesystem::FilesystemPlan;
+use super::mount::OmittedMount;
+use super::network::NetworkPlan;
+use super::reason::OmittedItem;
+use super::warning::Warning;
+use crate::policy::{ExceededField, Field, PolicyName, Report, Switch};
+use crate::rules::EgressRules;
 use crate::text::escape;
 
 /// The directory with the container's denials.
@@ -117,4 +122,39 @@ impl FilesystemPlan {
             self.pinned.insert(run.to_owned());
         }
     }
+}
+
+/// The plan of a report-only policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditPlan {
+    /// Its name.
+    pub policy: PolicyName,
+    /// Why the container would be refused under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Mounts that would be missing or read-only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<OmittedMount>,
+    /// Other requests of the engine that would not be granted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_given: Vec<OmittedItem>,
+    /// Fields in which it allows less, and nothing shows whether the workload would miss that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub less: Vec<ExceededField>,
+    /// The hosts it would allow; `None` if another container's policy decides, or if nothing would start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<AuditedNetwork>,
+}
+
+/// The network rules of a report-only policy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditedNetwork {
+    /// Its name.
+    pub policy: PolicyName,
+    /// The allowed hosts.
+    pub rules: EgressRules,
+    /// Whether unlisted names wait for a human instead of being refused.
+    pub asks: bool,
 }

@@ -1,38 +1,15 @@
 //! PURE. What happens to writes to the root file system.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
-use super::mounts::is_plain;
-use super::{BundleFacts, FilesystemPlan, PlanError, Warning};
+use super::ephemeral::is_plain;
+use super::error::PlanError;
+use super::facts::{BundleFacts, RootOrigin};
+use super::filesystem::FilesystemPlan;
+use super::warning::Warning;
 use crate::policy::{Field, Origin, ResolvedPolicy, RootAccess};
-
-/// The origin of a root file system: only the container's own is written directly.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum RootOrigin {
-    /// The engine's layer of this container, or a directory of its bundle.
-    Layer,
-    /// No engine's record lists it: a directory that the caller named, as with `podman run --rootfs`.
-    #[default]
-    Named,
-    /// There is a mount below it, which would come in with it.
-    Mounted(PathBuf),
-    /// It shows a directory of the node that no container may write.
-    Shows(PathBuf),
-}
-
-impl fmt::Display for RootOrigin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Layer => f.write_str("the engine's layer of this container"),
-            Self::Named => f.write_str("not a layer that an engine keeps for this container"),
-            Self::Mounted(at) => write!(f, "mounted over at {}", at.display()),
-            Self::Shows(name) => write!(f, "{} of the node", name.display()),
-        }
-    }
-}
 
 /// Decides the access to the root. The engine's read-only root stays read-only. A root that is no engine's layer gets
 /// an overlay, unless the caller requested more explicitly. `wrap` is no engine.

@@ -1,6 +1,9 @@
 //! PURE. The place and size of scratch data.
 
-use super::{FilesystemPlan, HostFacts, PlanError, ScratchStorage, Warning};
+use super::error::PlanError;
+use super::facts::HostFacts;
+use super::filesystem::{FilesystemPlan, ScratchStorage};
+use super::warning::Warning;
 use crate::policy::{Policy, ScratchOn};
 
 /// The most memory to use if the policy did not choose memory.

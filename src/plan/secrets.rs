@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::plan::{NetworkPlan, PlanError, Warning};
+use super::error::PlanError;
+use super::network::NetworkPlan;
+use super::warning::Warning;
 use crate::policy::{HoneyThen, HoneyValue, NodeSecret, PolicyName, SecretName, VariableName};
 use crate::rules::request::Scheme;
 use crate::rules::{AskRules, Decision, EgressRules, Host};

@@ -6,13 +6,19 @@ use std::path::{Path, PathBuf};
 use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
-use super::idmap::{self, IdmapOutcome, ids_of};
+use super::error::PlanError;
+use super::facts::{BundleFacts, HostFacts};
+use super::file::FileKind;
+use super::filesystem::FilesystemPlan;
+use super::idmap::{self, ids_of};
+use super::ids::{IdmapOutcome, MappedIds, SourceIds};
 use super::join::short;
-use super::workspace::pod_role;
-use super::{
-    BindAccess, BundleFacts, FileKind, FilesystemPlan, HostFacts, MappedIds, MountReason,
-    NamespaceType, PlanError, PlannedMount, PlannedNamespace, SourceIds, Warning, passwd,
-};
+use super::mount::{BindAccess, PlannedMount};
+use super::namespace::{NamespaceType, PlannedNamespace};
+use super::passwd;
+use super::pod::pod_role;
+use super::reason::MountReason;
+use super::warning::Warning;
 use crate::engines::annotation::SANDBOX;
 use crate::policy::{Field, Policy, SetIdRule, Switch, annotation_key};
 

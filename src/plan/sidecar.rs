@@ -1,7 +1,6 @@
 //! The limits of the sidecar itself, by the work that it has.
 
-use super::SidecarLimits;
-use super::network::{LISTENERS, UNDECIDED};
+use super::network::{LISTENERS, SidecarLimits, UNDECIDED};
 use crate::policy::{Network, NetworkMode, TlsWay, Upstream};
 
 /// A listener of denied calls for each process of `exec`, and its pidfd.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::PlanError;
-use super::wrapped::WrapPlan;
+use super::error::PlanError;
+use super::wrap_plan::WrapPlan;
 use crate::policy::ssh_key::MOST_SSH_KEYS;
 use crate::policy::{Policy, SshFingerprint, SshKey};
 

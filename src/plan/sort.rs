@@ -1,6 +1,5 @@
 //! PURE. The decision on each mount: its access, or why it is left out, and the masks in it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 
@@ -8,61 +7,25 @@ use oci_spec::runtime::Mount;
 
 use super::access::{access, asks_to_write, given};
 use super::anonymous::is_anonymous;
-use super::found_in::CredentialLocation;
+use super::error::PlanError;
+use super::facts::{FoundCredential, SourceFacts};
+use super::filesystem::VisibleFiles;
 use super::guard::protected_itself;
 use super::home::part_of;
+use super::ids::MappedIds;
 use super::judge::{is_kernel_place, read_only};
-use super::never::{NeverList, VisibleCredentials};
-use super::options::{bounded, keep, of_kernel};
-use super::support::support;
-use super::volumes::{Pod, Volume, refused, strange, volume};
-use super::{
-    BindAccess, BindMount, FoundCredential, KernelFileSystem, KernelMount, MappedIds, MountKind,
-    MountReason, OmittedMount, PlanError, PlannedMount, ProgramMode, ProtectedPath, SourceFacts,
-    SourceIdentity, Tmpfs, VisibleFiles, Warning,
+use super::mount::{
+    BindAccess, BindMount, KernelFileSystem, KernelMount, MountKind, OmittedMount, PlannedMount,
+    ProgramMode, SourceIdentity, Tmpfs,
 };
+use super::never::NeverList;
+use super::options::{bounded, keep, of_kernel};
+use super::reason::MountReason;
+use super::sorted_mounts::{MountRules, MountTarget, SortedMounts, workspace_refused};
+use super::support::support;
+use super::volumes::{Volume, refused, strange, volume};
+use super::warning::Warning;
 use crate::policy::{Access, Policy, SearchRule};
-
-/// A mount's target as the engine names it.
-#[derive(Clone, Copy)]
-pub(super) struct MountTarget<'a> {
-    pub(super) path: &'a Path,
-    pub(super) is_workspace: bool,
-}
-
-/// The lists and policy that decide about mounts.
-#[derive(Clone, Copy)]
-pub(super) struct MountRules<'a> {
-    pub(super) never: &'a NeverList,
-    pub(super) meant: &'a VisibleCredentials,
-    pub(super) policy: &'a Policy,
-    /// The pod, if a kubelet made the container.
-    pub(super) pod: Option<&'a Pod>,
-    /// The ids of the container and of those with which it shares System V objects and shared memory.
-    pub(super) ipc: &'a BTreeSet<&'a str>,
-    /// The working directory of the init process.
-    pub(super) cwd: &'a Path,
-}
-
-/// The decisions about mounts so far.
-#[derive(Default)]
-pub(super) struct SortedMounts {
-    pub(super) kept: Vec<PlannedMount>,
-    pub(super) pruned: Vec<OmittedMount>,
-    pub(super) masked: BTreeSet<PathBuf>,
-    pub(super) found: BTreeSet<PathBuf>,
-    pub(super) found_in: Vec<CredentialLocation>,
-    pub(super) seen: Vec<VisibleFiles>,
-    pub(super) pinned: BTreeSet<PathBuf>,
-    /// Each with the mount that contains it.
-    pub(super) protected: Vec<(PathBuf, ProtectedPath)>,
-    pub(super) protected_parents: BTreeSet<PathBuf>,
-    pub(super) replaced: BTreeSet<PathBuf>,
-    /// Exclude file -> paths that git is told to ignore.
-    pub(super) excludes: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
-    /// Mount point of the workspace, once it is kept.
-    pub(super) workspace: Option<PathBuf>,
-}
 
 impl SortedMounts {
     /// A mount that is no bind: a kernel file system at its usual mount point, or memory.
@@ -368,13 +331,5 @@ fn kept_words(policy: &Policy) -> &'static str {
     match policy.filesystem.workspace {
         Access::None => "no mounts",
         Access::ReadOnly | Access::ReadWrite => "the workspace alone",
-    }
-}
-
-pub(super) fn workspace_refused(destination: &Path, facts: &SourceFacts, why: String) -> PlanError {
-    PlanError::WorkspaceRefused {
-        destination: destination.to_owned(),
-        source_path: facts.path.clone(),
-        why,
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::facts::SourceFacts;
+use super::file::FileKind;
 use super::judge::is_kernel_place;
-use super::sort::MountRules;
+use super::sorted_mounts::MountRules;
 use super::volumes::is_message;
-use super::{FileKind, SourceFacts};
 use crate::engines::layout::{self, SupportMount};
 
 /// An engine's support mount, known by its target and its source together: why it is kept, and whether writable. Every

@@ -5,9 +5,11 @@ use std::fmt;
 use oci_spec::runtime::Spec;
 use serde::{Deserialize, Serialize};
 
-use super::workspace::pod_role;
-use super::wrapped::WrapEnforcement;
-use super::{BundleFacts, HostFacts, PersonsCgroup, PlanError};
+use super::error::PlanError;
+use super::facts::{BundleFacts, HostFacts};
+use super::person::PersonsCgroup;
+use super::pod::pod_role;
+use super::wrap_plan::WrapEnforcement;
 use crate::engines::annotation::SANDBOX;
 use crate::policy::{Field, Grace, Lifetime, ResolvedPolicy, SleepRule, Time, TimeLimit};
 

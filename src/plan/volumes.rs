@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Mount, Spec};
 
-use super::facts::TokenContent;
+use super::facts::{BundleFacts, SourceFacts, TokenContent};
+use super::file::FileKind;
 use super::judge::{by_link, by_nature, refusal};
+use super::mount::BindAccess;
 use super::never::{NeverList, VisibleCredentials};
-use super::sort::{MountRules, MountTarget, SortedMounts};
-use super::workspace::pod_role;
-use super::{BindAccess, BundleFacts, FileKind, SourceFacts, Warning};
-use crate::engines::annotation::{CONTAINERD, is_crio_key};
+use super::pod::{Pod, pod};
+use super::sorted_mounts::{MountRules, MountTarget, SortedMounts};
+use super::warning::Warning;
 use crate::engines::kubelet::{
     self, CONFIG, DOWNWARD, PROJECTED, PodPath, SCRATCHES, SECRET, is_image_volume, pod_path,
-    pod_uid,
 };
 use crate::engines::layout::{is_podmans_secrets, is_snapshot};
 use crate::policy::{Filesystem, MountRule, Policy, SecretRule};
@@ -31,15 +31,6 @@ const SECRETS: &str = "the policy gives the pod's Secrets or its token";
 
 /// The kinds of volumes that are a pod's own.
 const OWN: [&str; 5] = [SECRET, PROJECTED, SCRATCHES, CONFIG, DOWNWARD];
-
-/// The pod of a container that a CRI engine made for a kubelet.
-#[derive(Debug)]
-pub(super) struct Pod {
-    /// Its uid.
-    pub(super) uid: String,
-    /// The id of its sandbox, from containerd; an annotation of the author's does not replace it there.
-    pub(super) sandbox: Option<String>,
-}
 
 /// The type of one of the pod's own volumes. Storage volumes (CSI, NFS, local disks) are ordinary mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,19 +45,6 @@ pub(super) enum Volume {
     Secret,
     /// Several of these and tokens in one. The node cannot tell its ConfigMap files from its Secret files.
     Projected,
-}
-
-/// The pod of a container, if a CRI engine made it for a kubelet.
-pub(super) fn pod(spec: &Spec, bundle: &BundleFacts) -> Option<Pod> {
-    pod_role(spec).filter(|_| bundle.cri)?;
-    let cgroups_path = spec.linux().as_ref()?.cgroups_path().as_ref()?;
-    let annotations = spec.annotations().as_ref();
-    // CRI-O passes on what a pod's author writes under containerd's keys.
-    let of_containerd = annotations.filter(|a| !a.keys().any(|key| is_crio_key(key)));
-    Some(Pod {
-        uid: pod_uid(cgroups_path.to_str()?)?,
-        sandbox: of_containerd.and_then(|a| a.get(CONTAINERD.sandbox_id).cloned()),
-    })
 }
 
 /// Where a kubelet mounts the Secrets of the container's pod, each by the volume's name. Only one of several

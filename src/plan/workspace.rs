@@ -11,13 +11,16 @@ use oci_spec::runtime::{Mount, Spec};
 
 use super::access::asks_to_write;
 use super::ephemeral::is_home_like;
+use super::error::PlanError;
+use super::facts::{BundleFacts, SourceFacts};
+use super::file::FileKind;
 use super::guard::protected_itself;
 use super::judge::{read_only, refusal};
-use super::sort::MountRules;
+use super::pod::pod_role;
+use super::sorted_mounts::MountRules;
 use super::support::support;
 use super::volumes::volume;
-use super::{BundleFacts, FileKind, PlanError, SourceFacts, Warning};
-use crate::engines::annotation;
+use super::warning::Warning;
 use crate::engines::kubelet::is_pods;
 use crate::engines::layout::{is_anonymous_volume, is_podmans_secrets, is_volume_like};
 use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
@@ -240,10 +243,4 @@ fn joined(paths: &[&Path]) -> String {
 fn is_of_the_pod(resolved: &ResolvedPolicy, spec: &Spec) -> bool {
     let origin = resolved.origins.get(&Field::FilesystemWorkspaceAt);
     matches!(origin, Some(Origin::Annotation(_))) && pod_role(spec).is_some()
-}
-
-/// The role of a container in its pod, if a CRI engine made it.
-pub fn pod_role(spec: &Spec) -> Option<&str> {
-    let annotations = spec.annotations().as_ref()?;
-    annotation::pod_role(|key| annotations.get(key))
 }

@@ -8,7 +8,8 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::HeldSource;
 use crate::kernel::mount_options::MountReach;
-use crate::plan::idmap::{IdmapContext, IdmapOutcome};
+use crate::plan::idmap::IdmapContext;
+use crate::plan::ids::IdmapOutcome;
 use crate::plan::set_id::is_own_group;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
 use crate::sys::mount::map_ids;

@@ -26,7 +26,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::plan::never::NeverList;
-use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
+use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::plan::{
     BundleFacts, FileKind, FilesystemPlan, GuardedMount, MappedIds, PlannedMount, ProtectedFiles,
     SourceFacts,

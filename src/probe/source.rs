@@ -18,7 +18,7 @@ use crate::engines::kubelet::is_secret;
 use crate::kernel::mountinfo::{MountTable, join};
 use crate::plan::anonymous::is_anonymous;
 use crate::plan::never::NeverList;
-use crate::plan::workspace::pod_role;
+use crate::plan::pod::pod_role;
 use crate::plan::{FileKind, FileSystem, FoundCredential, Home, SourceFacts, SourceIds, passwd};
 use crate::scratch::overlay;
 use crate::sys::mount::takes_handles;

@@ -14,7 +14,7 @@ use super::running::{by_exec, policy, promise};
 use super::tenant::ProbePipes;
 use crate::cli::{Create, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
-use crate::plan::wrapped::WrapPlan;
+use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::{self, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::launch::{self, RunRetention, Streams};

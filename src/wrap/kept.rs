@@ -15,7 +15,7 @@ use super::person::Person;
 use super::settings::own_dir::OwnDir;
 use super::settings::places;
 use crate::audit::hash;
-use crate::plan::wrapped::layer_of;
+use crate::plan::wrap_plan::layer_of;
 use crate::runtime::unprivileged;
 
 /// The files kept for a workspace, locked by this run.

@@ -17,7 +17,7 @@ use super::settings::PROJECT_FILE;
 use super::toolchain::Toolchains;
 use crate::plan::OmittedMount;
 use crate::plan::never::NeverList;
-use crate::plan::wrapped::WrapPlan;
+use crate::plan::wrap_plan::WrapPlan;
 use crate::policy::WrapOptions;
 use crate::probe::{can_be_judged, is_home};
 use crate::sys::path::RealPaths;

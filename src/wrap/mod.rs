@@ -44,7 +44,7 @@ pub use self::wanted::WrapRequest;
 use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};
 use crate::plan::time::EndCause;
-use crate::plan::wrapped::{WrapEnforcement, WrapPlan};
+use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::policy::{Access, MountRule, ResolvedPolicy, Selection, SshFingerprint, SshKey};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::clock;

@@ -184,7 +184,7 @@ fn of_case(
             may_add: Vec::new(),
         });
     };
-    let network = crate::plan::network::plan(&resolved, BTreeMap::new());
+    let network = crate::plan::own_network::plan(&resolved, BTreeMap::new());
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
     let sent = question.as_sent(&network);

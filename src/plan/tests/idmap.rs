@@ -1,9 +1,10 @@
 //! Who owns root's files on the node, and whether set-user-ID files can be made.
 
 use super::*;
-use crate::plan::idmap::{IdmapContext, IdmapOutcome};
+use crate::plan::idmap::IdmapContext;
+use crate::plan::ids::IdmapOutcome;
 use crate::plan::set_id::is_own_group;
-use crate::plan::wrapped::WrapEnforcement;
+use crate::plan::wrap_plan::WrapEnforcement;
 use crate::policy::{Field, Switch, annotation_key};
 
 const ME: u32 = 1000;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::egress::Budget;
-use crate::policy::{NetworkMode, SshFingerprint, SshKey};
+use crate::policy::{NetworkMode, SshFingerprint, SshKey, Switch};
 use crate::rules::{Decision, EgressRules};
 
 #[test]

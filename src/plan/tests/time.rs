@@ -1,7 +1,7 @@
 //! Time limits: which containers get one, and who cannot have one.
 
 use super::*;
-use crate::plan::wrapped::WrapEnforcement;
+use crate::plan::wrap_plan::WrapEnforcement;
 
 /// The limits of a container with `time.idle`, in words.
 fn limits(case: &Case) -> Option<(String, String)> {

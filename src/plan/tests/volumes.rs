@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::facts::TokenContent;
-use crate::plan::volumes::pod;
+use crate::plan::pod::pod;
 use crate::policy::SecretRule;
 
 const UID: &str = "44ef987d-52e5-492b-83a5-a0f5664f6f43";

@@ -233,7 +233,7 @@ fn no_host_is_reached_beyond_a_ceiling() {
         let Ok(Selection::Policy(resolved)) = case.resolve() else {
             continue;
         };
-        let wall = crate::plan::network::plan(&resolved, BTreeMap::new());
+        let wall = crate::plan::own_network::plan(&resolved, BTreeMap::new());
         for ceiling in &resolved.ceilings {
             let limit = load(&case.files[ceiling.policy.as_str()]).network;
             for host in ["a.test", "b.a.test", "c.test", "db", "192.0.2.1"] {

@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::CreateError;
+use super::error::CreateError;
 use super::excludes;
 use crate::enforce::rootfs::{OwnMount, OwnSource, make_mount_point};
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::report::DENIED_IN;
-use crate::plan::wrapped::layer_of;
+use crate::plan::wrap_plan::layer_of;
 use crate::plan::{
     BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount,
     ProgramMode,
 };
 use crate::probe::HeldSource;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
 use crate::sys::mount::{change, map_ids};

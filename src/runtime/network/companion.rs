@@ -8,7 +8,7 @@ use crate::audit;
 use crate::cgroup::delegated::{self, DelegatedCgroup};
 use crate::engines::annotation::SANDBOX;
 use crate::engines::root::cri_of;
-use crate::plan::workspace::pod_role;
+use crate::plan::pod::pod_role;
 use crate::plan::{NetworkPlan, Plan};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::unprivileged;

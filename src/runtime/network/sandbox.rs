@@ -6,7 +6,7 @@ use std::path::Path;
 use oci_spec::runtime::Spec;
 
 use crate::engines::annotation::{SANDBOX, sandbox_id};
-use crate::plan::workspace::pod_role;
+use crate::plan::pod::pod_role;
 use crate::runtime::input::{bundle, cri};
 use crate::runtime::signal;
 use crate::runtime::state::record::{ProcessId, Record};

@@ -17,7 +17,7 @@ use super::around::NamespaceWatch;
 use super::message::EngineNames;
 use super::proxy::Gate;
 use super::refusal::Refusal;
-use crate::plan::network::unseen_denial;
+use crate::plan::own_network::unseen_denial;
 use crate::rules::{EgressRules, HostName, HostReach, Surroundings};
 
 /// The resolver's time limit for one try, and its number of tries.

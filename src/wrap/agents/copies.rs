@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::list::AgentDirectory;
 use super::source::AgentFile;
 use crate::audit::hash;
-use crate::plan::wrapped::layer_of;
+use crate::plan::wrap_plan::layer_of;
 use crate::runtime::files::patiently;
 use crate::wrap::WrapRefusal;
 use crate::wrap::person::Person;

@@ -1,0 +1,196 @@
+//! PURE. The network of a container that joins no other one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::error::PlanError;
+use super::filesystem::FilesystemPlan;
+use super::namespace::PlannedNamespace;
+use super::network::{NetworkPlan, ServiceTarget};
+use super::signing::{self, SigningPlan};
+use super::wrap_plan::WrapPlan;
+use super::{connect, inbound, secrets};
+use crate::egress::Budget;
+use crate::egress::ssh::SSH;
+use crate::policy::{
+    Network, NetworkMode, OnUnknown, Policy, PolicyName, ResolvedPolicy, Switch, TlsWay, Upstream,
+    UpstreamNames,
+};
+use crate::rules::{AskRules, EgressRules, TlsHosts, proxy_port};
+
+/// If hosts may be approved on request, the wall also listens on these ports: HTTP and HTTPS.
+const ASKED: [u16; 2] = [80, 443];
+
+/// The port of the proxy that refuses everything. Programs do not listen on it, and the kernel does not assign it: a
+/// container without rules cannot move the proxy away from its own servers.
+fn refusing_port(inbound: &BTreeSet<u16>, connect: &BTreeMap<u16, ServiceTarget>) -> u16 {
+    const UNUSUAL: u16 = 64_128;
+    (UNUSUAL..u16::MAX)
+        .find(|port| !inbound.contains(port) && !connect.contains_key(port))
+        .unwrap_or(UNUSUAL)
+}
+
+/// The ports on which the wall listens for hosts: those of rules, those for approval, and SSH's. Git over SSH is the
+/// most common request without a rule; so it is denied with the reason and a log line.
+fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
+    let mut ports = rules.ports();
+    ports.extend(asked);
+    if !inbound.contains(&SSH) {
+        ports.insert(SSH);
+    }
+    ports
+}
+
+/// The rules in force. A policy may be narrowed to a mode that reaches nothing, whatever it lists.
+fn enforced(network: &Network) -> EgressRules {
+    match network.mode {
+        NetworkMode::Allowlist => EgressRules {
+            allow: network.allow.clone(),
+            deny: network.deny.clone(),
+            search: Vec::new(),
+        },
+        NetworkMode::None | NetworkMode::Local => EgressRules::default(),
+    }
+}
+
+/// What the inner namespace offers and the sidecar allows.
+pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> NetworkPlan {
+    // No `..`: a field added to the policy does not compile until it is planned.
+    let Network {
+        mode,
+        // In the rules.
+        allow: _,
+        deny: _,
+        // For ceilings, which were compared when the policy was resolved.
+        limit: _,
+        on_unknown,
+        ask_seconds,
+        proxy_env,
+        user_secrets: _,
+        tls,
+        connections,
+        connections_per_minute,
+        upload,
+        hosts,
+        cool_down,
+        inbound,
+        connect: _,
+        ssh_keys: _,
+    } = &resolved.policy.network;
+    let rules = enforced(&resolved.policy.network);
+    let learns = resolved.policy.report.learn == Switch::On;
+    let asks = *mode == NetworkMode::Allowlist && (learns || *on_unknown == OnUnknown::Ask);
+    let refusing = *mode == NetworkMode::Local;
+    let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
+    let connect = connect::services(&resolved.policy);
+    let mut ports = match mode {
+        NetworkMode::Allowlist if asks => listened(&rules, &ASKED, &inbound),
+        NetworkMode::Allowlist => listened(&rules, &[], &inbound),
+        NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
+    };
+    ports.extend(connect.keys());
+    NetworkPlan {
+        mode: *mode,
+        proxy_port: match refusing {
+            true => refusing_port(&inbound, &connect),
+            false => proxy_port(&ports),
+        },
+        refusing,
+        services: match *mode {
+            NetworkMode::Allowlist => resolved.services.clone(),
+            NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
+        },
+        request_fields: resolved.request_fields.clone(),
+        ports,
+        asking: asks.then(|| AskRules {
+            seconds: ask_seconds.get(),
+            limits: resolved.network_limits.clone(),
+            learns,
+            secret_hosts: BTreeSet::new(),
+        }),
+        opened: (*tls == TlsWay::Open).then(|| TlsHosts::of(&rules)),
+        rules,
+        proxy_env: *mode != NetworkMode::None && *proxy_env == Switch::On,
+        own_names: Vec::new(),
+        authority: None,
+        budget: Budget {
+            connections: connections.get(),
+            connections_per_minute: connections_per_minute.get(),
+            upload_bytes: upload.bytes(),
+            hosts: hosts.get(),
+            cool_down_seconds: cool_down.get(),
+        },
+        sysctl,
+        sysfs: false,
+        upstream: None,
+        secrets: Vec::new(),
+        honey: Vec::new(),
+        inbound,
+        published: BTreeMap::new(),
+        connect,
+        signing: SigningPlan::of(&resolved.policy),
+        leads_nowhere: BTreeMap::new(),
+        shared: None,
+    }
+}
+
+/// The network of a container that shares no other's.
+pub(super) fn own(
+    resolved: &ResolvedPolicy,
+    sysctl: BTreeMap<String, String>,
+    own_names: Vec<String>,
+    filesystem: &FilesystemPlan,
+    namespaces: &[PlannedNamespace],
+    wrapped: &WrapPlan,
+) -> Result<NetworkPlan, PlanError> {
+    let Policy { name, network, .. } = &resolved.policy;
+    let planned = NetworkPlan {
+        // Only if anything can be reached at all.
+        upstream: (network.mode == NetworkMode::Allowlist)
+            .then(|| resolved.upstream.clone())
+            .flatten(),
+        own_names,
+        sysfs: filesystem.has_sysfs(),
+        published: wrapped.published.clone(),
+        ..plan(resolved, sysctl)
+    };
+    if resolved.policy.report.learn == Switch::On && planned.mode != NetworkMode::Allowlist {
+        return Err(PlanError::Learn {
+            policy: name.to_string(),
+        });
+    }
+    connect::check(&resolved.policy, &planned, wrapped)?;
+    signing::check(&resolved.policy, wrapped)?;
+    inbound::check(name, &planned, namespaces)?;
+    check_denials(name, &planned)?;
+    let secrets = secrets::planned(name, &resolved.secrets, &planned.rules)?;
+    let honey = secrets::baits(name, &resolved.honey, &secrets)?;
+    let asking = secrets::left_closed(planned.asking, &secrets);
+    Ok(NetworkPlan {
+        secrets,
+        honey,
+        asking,
+        ..planned
+    })
+}
+
+/// Refuses deny rules for addresses if the node's proxy resolves the names: agentbox then cannot see the addresses.
+fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanError> {
+    let sends_names = |upstream: &Upstream| upstream.names == UpstreamNames::Proxy;
+    let unseen = network.upstream.as_ref().is_some_and(sends_names);
+    match unseen_denial(&network.rules).filter(|_| unseen) {
+        None => Ok(()),
+        Some(why) => Err(PlanError::Denial {
+            policy: policy.to_string(),
+            why,
+        }),
+    }
+}
+
+/// Why these rules are refused if the node's proxy resolves the names; `None` if they are not.
+pub fn unseen_denial(rules: &EgressRules) -> Option<String> {
+    let denial = rules.denied_addresses().next()?;
+    Some(format!(
+        "it has {denial}, and the node's upstream proxy resolves the names (network.upstream-names = \"proxy\"), so nobody \
+         here sees whether a name leads there: let the node resolve them (upstream-names = \"vetted\"), or deny names"
+    ))
+}

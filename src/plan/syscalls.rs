@@ -1,0 +1,91 @@
+//! PURE. The syscall wall of a plan, besides the base rules.
+
+use std::collections::BTreeSet;
+
+use oci_spec::runtime::Linux;
+use serde::{Deserialize, Serialize};
+
+use super::set_id::{SetId, SetIdCause};
+use crate::policy::{Privileges, SetIdRule, Switch, SyscallName, SyscallProfile, Syscalls};
+
+/// The syscall wall, besides the base rules and the engine's own profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SyscallPlan {
+    /// Allowed beyond the base rules, except for names that are also denied.
+    pub allow: BTreeSet<SyscallName>,
+    /// Denied whatever the base rules allow.
+    pub deny: BTreeSet<SyscallName>,
+    /// What is added to the base rules.
+    #[serde(default = "agent", skip_serializing_if = "is_agent")]
+    pub profile: SyscallProfile,
+    /// Whether files may be made set-user-ID or set-group-ID.
+    pub set_id: Switch,
+    /// Why not, under `privileges.set-id = "auto"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set_id_cause: Option<SetIdCause>,
+    /// Whether extended attributes may be set.
+    #[serde(
+        default = "super::set_id::on",
+        skip_serializing_if = "super::set_id::is_on"
+    )]
+    pub attributes: Switch,
+    /// Whether the engine's profile is merged in.
+    pub engine_profile: bool,
+}
+
+/// The profile of plans from before there were profiles.
+fn agent() -> SyscallProfile {
+    SyscallProfile::Agent
+}
+
+fn is_agent(profile: &SyscallProfile) -> bool {
+    *profile == agent()
+}
+
+impl SyscallPlan {
+    /// What a policy requests without an engine.
+    pub fn alone(asked: &Syscalls, privileges: &Privileges) -> Self {
+        let Syscalls {
+            profile,
+            allow,
+            deny,
+            // A ceiling's list allows nothing by itself.
+            limit: _,
+        } = asked;
+        Self {
+            allow: allow.clone(),
+            deny: deny.clone(),
+            profile: *profile,
+            // `auto` depends on the mounts, and none are known here.
+            set_id: match privileges.set_id {
+                SetIdRule::On => Switch::On,
+                SetIdRule::Off | SetIdRule::Auto => Switch::Off,
+            },
+            set_id_cause: None,
+            attributes: Switch::On,
+            engine_profile: false,
+        }
+    }
+
+    pub(super) fn of(
+        asked: &Syscalls,
+        privileges: &Privileges,
+        linux: &Linux,
+        set_id: SetId,
+    ) -> Self {
+        Self {
+            engine_profile: linux.seccomp().is_some(),
+            set_id: set_id.switch,
+            set_id_cause: set_id.cause,
+            attributes: set_id.attributes,
+            ..Self::alone(asked, privileges)
+        }
+    }
+
+    /// Why files cannot be made set-user-ID; `None` if they can.
+    pub fn set_id_refused(&self) -> Option<SetIdCause> {
+        let cause = self.set_id_cause.clone().unwrap_or(SetIdCause::Policy);
+        (self.set_id == Switch::Off).then_some(cause)
+    }
+}
