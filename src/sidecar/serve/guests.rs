@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use chrono::{DateTime, Utc};
 
-use super::inbound::Pool;
+use super::pool::Pool;
 use crate::audit::{ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::{InboundConnection, InboundStatus, InboundTotal};
 

@@ -4,7 +4,7 @@
 //! the sidecar never enters it and needs no right to. A finished socket is disconnected (connect(2), AF_UNSPEC) and
 //! reused. Their number is fixed: while all are in use, no connection is accepted.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream as StdStream};
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use chrono::Utc;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
 use super::guests::OpenInbound;
+use super::pool::{Pair, Pool};
 use super::refusal::Refusal;
 use super::relay::pump;
 use super::stream::{reset, say_end};
@@ -25,7 +25,6 @@ use super::wall::Wall;
 use super::watch::Watch;
 use crate::audit::{ConnectionKind, Verdict};
 use crate::egress::OverBudget;
-use crate::egress::names::Families;
 
 /// The loopback inside answers or refuses at once.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -36,20 +35,6 @@ const IDLE_WHEN_FULL: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
 /// The time between checks whether the last bytes have arrived; mostly the first check succeeds.
 const DELIVERED_EVERY: Duration = Duration::from_millis(20);
-
-/// Sockets of the inner namespace, two for each possible connection: one of each family.
-#[derive(Default)]
-pub(super) struct Pool {
-    free: RefCell<Vec<Pair>>,
-    given_back: Notify,
-    /// Whether it has got its sockets.
-    filled: Cell<bool>,
-}
-
-struct Pair {
-    v4: OwnedFd,
-    v6: Option<OwnedFd>,
-}
 
 /// Serves all inbound ports until the program ends.
 pub(super) fn serve(
@@ -114,42 +99,6 @@ fn serve_ports(wall: &Rc<Wall>, ports: impl IntoIterator<Item = (u16, OwnedFd)>)
         });
     }
     Ok(())
-}
-
-impl Pool {
-    /// Takes the sockets to dial with: half of them are IPv6's, if there are both.
-    fn fill(&self, families: Families, mut dialers: Vec<OwnedFd>) {
-        let of_v6 = match families {
-            Families::Both => dialers.split_off(dialers.len() / 2),
-            Families::V4 => Vec::new(),
-        };
-        let mut of_v6 = of_v6.into_iter();
-        let pairs = dialers.into_iter().map(|v4| Pair {
-            v4,
-            v6: of_v6.next(),
-        });
-        self.free.borrow_mut().extend(pairs);
-        self.filled.set(!self.free.borrow().is_empty());
-    }
-
-    async fn take(&self) -> Pair {
-        loop {
-            let free = self.free.borrow_mut().pop();
-            match free {
-                Some(pair) => return pair,
-                None => self.given_back.notified().await,
-            }
-        }
-    }
-
-    fn give_back(&self, pair: Pair) {
-        self.free.borrow_mut().push(pair);
-        self.given_back.notify_one();
-    }
-
-    fn is_full(&self) -> bool {
-        self.free.borrow().is_empty()
-    }
 }
 
 async fn lead_in(wall: &Wall, pool: &Pool, guest: TcpStream, pair: &Pair, port: u16) {

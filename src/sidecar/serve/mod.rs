@@ -36,6 +36,7 @@
 //! inbound    a port of the engine's network -> the same port of the loopback inside
 //! service    a port of the loopback inside -> a service of the machine
 //! guests     open inbound connections
+//! pool       the sockets that they dial with
 //! attempts   connections and datagrams inside that the kernel refuses: their ports have no listener
 //! outside    connections from outside to ports without a listener
 //! counted    the kernel's counters
@@ -68,6 +69,7 @@ mod message;
 mod notes;
 mod outside;
 mod permission;
+mod pool;
 mod proxy;
 mod reader_line;
 mod refusal;

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 
 use super::super::inside::DenialFile;
 use super::super::journal::Journal;
-use super::ServingConfig;
 use super::around::NamespaceWatch;
+use super::config::ServingConfig;
 use super::guests::Guests;
 use super::honey::Traps;
 use super::live::Connections;
