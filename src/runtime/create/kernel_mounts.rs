@@ -19,7 +19,7 @@ use crate::enforce::hooks::HookMoment;
 use crate::enforce::kernel::{KernelFiles, KernelMountStep, KernelSource};
 use crate::enforce::rootfs::make_mount_point;
 use crate::plan::FileKind;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 
 /// Where hierarchies are mounted in a container, as on a node.
 const CGROUPS: &str = "/sys/fs/cgroup";

@@ -22,9 +22,9 @@ pub mod unconfined;
 mod walls;
 mod writable;
 
+use super::error::RuntimeError;
 use crate::cgroup::first_move;
 use crate::cli::{self, GlobalOptions};
-use crate::runtime::RuntimeError;
 use crate::runtime::agent::SeccompAgent;
 use crate::runtime::input::descriptors;
 use crate::runtime::launch::Streams;

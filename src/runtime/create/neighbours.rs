@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
+use super::error::CreateError;
 use crate::plan::NamespaceType;
 use crate::plan::{DecidedPlan, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::policy::{SetIdRule, Switch};
-use crate::runtime::RuntimeError;
-use crate::runtime::create::CreateError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::record::{ProcessId, Record};
 

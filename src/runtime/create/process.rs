@@ -12,7 +12,7 @@ use super::creation::Creation;
 use super::first_process::{self, CreateOptions};
 use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::executor::WallExecutor;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::{Streams, builder};
 use crate::runtime::state::half_made;

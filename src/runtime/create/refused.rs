@@ -2,13 +2,13 @@
 
 use oci_spec::runtime::Spec;
 
-use super::CreateError;
 use super::decide::BundleDecision;
+use super::error::CreateError;
 use crate::cgroup::{limits, path};
 use crate::cli::{self, GlobalOptions};
 use crate::plan::CapabilitySets;
-use crate::runtime::RuntimeError;
 use crate::runtime::agent::SeccompAgent;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::foreground::notify;
 use crate::runtime::foreground::relay;
 use crate::runtime::hooks;

@@ -15,7 +15,7 @@ use crate::enforce::privileges::{self, SetupRights};
 use crate::enforce::unconfined::setup::UnconfinedSetup;
 use crate::render::files;
 use crate::render::spec::{self as shadow, SpecPaths};
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::files::write_whole;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;

@@ -23,7 +23,7 @@ use crate::enforce::walls::{
 };
 use crate::enforce::{EnforceError, WallKind};
 use crate::plan::{CapabilitySets, Plan};
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::launch::{has_user_namespace, keyring};
 use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;

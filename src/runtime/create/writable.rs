@@ -7,7 +7,7 @@ use crate::audit::{Event, mounts};
 use crate::enforce::rootfs::{OwnMount, OwnSource};
 use crate::plan::{BindAccess, DecidedPlan, MountKind, PlannedMount, text};
 use crate::policy::{Field, MountRule, Policy};
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::sidecar::{MOST_WATCHED, MountPaths, WatchedMount};
 use crate::sys::fanotify;
 

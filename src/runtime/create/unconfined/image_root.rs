@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 
 /// The kernel's limit of links in one path (path_resolution(7)).
 const MOST_LINKS: usize = 40;

@@ -5,6 +5,7 @@
 //! This folder is for parity with runc only: nothing in it is a wall.
 
 mod image_root;
+mod mount;
 mod refused;
 mod sources;
 mod user_namespace;
@@ -13,20 +14,19 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Mount, Spec};
+use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
 use rustix::fs::Mode;
 
 use crate::enforce::unconfined::setup::{Device, MountSource, MountStep, UnconfinedSetup};
 use crate::kernel::mount_options::{self, Bits, Changes, MountReach};
 use crate::probe::is_bind;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::launch::has_user_namespace;
 use image_root::ImageRoot;
+use mount::{is_read_only, is_special};
 use refused::{check_kernels, check_proc, check_remount};
 use sources::{source, tree};
 use user_namespace::user_namespace;
-
-pub use refused::MountRefusal;
 
 /// The remaining work, and guards that must live while libcontainer works.
 pub struct UnconfinedParts {
@@ -142,29 +142,6 @@ fn stand_in(destination: &Path) -> Mount {
         .set_source(Some(PathBuf::from("tmpfs")))
         .set_options(Some(vec!["mode=755".to_owned()]));
     mount
-}
-
-fn has(mount: &Mount, names: &[&str]) -> bool {
-    let mut options = mount.options().iter().flatten();
-    options.any(|o| names.contains(&o.as_str()))
-}
-
-fn is_read_only(mount: &Mount) -> bool {
-    has(mount, &["ro"])
-}
-
-fn is_id_mapped(mount: &Mount) -> bool {
-    let some = |m: &Option<Vec<LinuxIdMapping>>| m.as_ref().is_some_and(|m| !m.is_empty());
-    has(mount, &["idmap", "ridmap"]) || some(mount.uid_mappings()) || some(mount.gid_mappings())
-}
-
-/// Whether libcontainer cannot make a mount, or makes a different one.
-fn is_special(mount: &Mount) -> bool {
-    let bind = is_bind(mount);
-    // Options of every file system. libcontainer takes them for attributes of the mount and loses them.
-    let of_superblock = !bind && has(mount, &["sync", "dirsync", "lazytime", "mand"]);
-    let over_dev = bind && mount.destination() == Path::new("/dev");
-    is_id_mapped(mount) || has(mount, &["tmpcopyup"]) || of_superblock || over_dev
 }
 
 /// Whether every user can reach the source of a bind mount: libcontainer looks it up as the root of the container's

@@ -1,72 +1,13 @@
 //! Mounts that runc refuses, in its words.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use oci_spec::runtime::Mount;
 
-use super::has;
+use super::mount::has;
 use crate::probe::is_bind;
-use crate::runtime::RuntimeError;
-use crate::runtime::create::CreateError;
-
-/// Why a mount is refused.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MountRefusal {
-    /// libcontainer makes cgroup mounts too early for this one.
-    #[error(
-        "the cgroup mount at {0:?} lies over or below a mount that is made after it: put it first"
-    )]
-    CgroupOrder(PathBuf),
-    /// runc's rule.
-    #[error("tmpcopyup at {destination:?} is for a tmpfs alone, not for {typ:?}")]
-    CopyUp {
-        /// Its mount point.
-        destination: PathBuf,
-        /// Its file system.
-        typ: String,
-    },
-    /// A mount with uidMappings or gidMappings, but not both.
-    #[error("the mount {0:?} has uidMappings or gidMappings without the other")]
-    HalfMapped(PathBuf),
-    /// A mount that asks for mapped ids, without any mapping.
-    #[error("the mount {0:?} requests mapped ids, but neither it nor the container has a mapping")]
-    NotMapped(PathBuf),
-    /// An option that a new mount cannot have.
-    #[error(
-        "error mounting {source_path:?} to rootfs at {destination:?}: the option {option} is not for a new mount of type {typ:?}"
-    )]
-    Option {
-        /// The option.
-        option: &'static str,
-        /// What would be mounted.
-        source_path: PathBuf,
-        /// Its mount point.
-        destination: PathBuf,
-        /// Its file system.
-        typ: String,
-    },
-    /// /dev, /proc or /sys is a link.
-    #[error(
-        "the image's {asked:?} leads to {found:?}: use an image where it is a directory that does not change meanwhile"
-    )]
-    Moved {
-        /// Its path in the spec.
-        asked: PathBuf,
-        /// Where it would be mounted.
-        found: PathBuf,
-    },
-    /// A mount in place of the kernel's procfs.
-    #[error("error mounting {source_path:?} to rootfs at {destination:?}: {why}")]
-    Proc {
-        /// What would be mounted.
-        source_path: PathBuf,
-        /// Its mount point.
-        destination: PathBuf,
-        /// For example "it is inside /proc".
-        why: &'static str,
-    },
-}
+use crate::runtime::create::error::{CreateError, MountRefusal};
+use crate::runtime::error::RuntimeError;
 
 /// The error, for `Err`.
 pub(super) fn refused(why: MountRefusal) -> RuntimeError {

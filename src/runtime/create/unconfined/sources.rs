@@ -7,14 +7,15 @@ use oci_spec::runtime::Mount;
 use rustix::fs::CWD;
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::refused::{MountRefusal, refused};
+use super::mount::{has, is_id_mapped};
+use super::refused::refused;
 use super::user_namespace::lines;
-use super::{has, is_id_mapped};
 use crate::enforce::unconfined::setup::MountSource;
 use crate::kernel::mount_options::{self, Bits, Changes, MountReach, Propagation};
 use crate::plan::FileKind;
 use crate::probe::is_bind;
-use crate::runtime::RuntimeError;
+use crate::runtime::create::error::MountRefusal;
+use crate::runtime::error::RuntimeError;
 use crate::sys::mount::{change, map_ids};
 use crate::sys::user::make_namespace;
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use oci_spec::runtime::{LinuxIdMapping, LinuxNamespaceType, Spec};
 use rustix::fs::{Mode, OFlags};
 
-use super::is_id_mapped;
-use crate::runtime::RuntimeError;
+use super::mount::is_id_mapped;
+use crate::runtime::error::RuntimeError;
 use crate::sys::user::make_namespace;
 
 /// Makes the container's user namespace if libcontainer cannot, or if a mount needs it first. libcontainer calls
