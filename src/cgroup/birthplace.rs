@@ -15,7 +15,7 @@ use libcgroups::common::{CgroupConfig, CgroupManager, ControllerOpt, create_cgro
 use oci_spec::runtime::LinuxResources;
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::ROOT;
 use crate::cgroup::limits;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 
 /// The v1 hierarchies in which a container has a cgroup: libcontainer's, and the one without a controller.

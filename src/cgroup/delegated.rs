@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::birthplace::words;
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 use crate::sys::program;
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceType, Spec};
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
 use crate::devices::{self, DeviceNumbers, DeviceProgram, DeviceTable, defaults};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::kernel::mountinfo::{MountLine, MountTable, join};
 use crate::sys::procfs;

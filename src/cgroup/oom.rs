@@ -9,7 +9,7 @@ use rustix::event::EventfdFlags;
 use rustix::fs::inotify::{CreateFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::controllers::Controllers;
 
 /// A descriptor that becomes readable at an event.

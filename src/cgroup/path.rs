@@ -8,9 +8,10 @@ use std::path::{Component, Path, PathBuf};
 
 use oci_spec::runtime::Spec;
 
+use super::error::{CgroupError, PathRefusal};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
-use crate::cgroup::{CgroupError, PathRefusal, remove};
+use crate::cgroup::remove;
 use crate::sys::procfs;
 
 /// The cgroup path in a spec.

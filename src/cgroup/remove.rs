@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 
 /// How long to wait for a cgroup's last process: it leaves a moment after its pidfd became readable.
 const ATTEMPTS: u32 = 100;

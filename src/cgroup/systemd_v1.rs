@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::hierarchies::Hierarchies;
 
 /// Its name in /proc/PID/cgroup.

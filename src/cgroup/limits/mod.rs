@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::LinuxResources;
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
 

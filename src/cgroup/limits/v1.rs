@@ -4,9 +4,10 @@ use oci_spec::runtime::{
     LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxNetwork, LinuxResources, LinuxThrottleDevice,
 };
 
-use crate::cgroup::CgroupError;
+use super::refusal::LimitRefusal;
 use crate::cgroup::controllers::Controllers;
-use crate::cgroup::limits::{Group, LimitRefusal, Value, asked};
+use crate::cgroup::error::CgroupError;
+use crate::cgroup::limits::{Group, Value, asked};
 
 const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";

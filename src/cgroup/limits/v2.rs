@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxResources, LinuxThrottleDevice};
 
-use crate::cgroup::CgroupError;
-use crate::cgroup::limits::{Group, LimitRefusal, asked, or_max};
+use super::refusal::LimitRefusal;
+use crate::cgroup::error::CgroupError;
+use crate::cgroup::limits::{Group, asked, or_max};
 
 /// Writes the requested limits.
 pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> {

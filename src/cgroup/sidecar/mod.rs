@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::CgroupError;
+use super::error::CgroupError;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::cgroup::quota;
 use crate::sys::procfs;

@@ -19,8 +19,8 @@ use crate::enforce::walls::{
     CommonSetup, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role, TenantWork,
 };
 use crate::plan::CapabilitySets;
-use crate::runtime::RuntimeError;
 use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
+use crate::runtime::error::RuntimeError;
 use crate::runtime::filter;
 use crate::runtime::launch::{self, has_user_namespace};
 use crate::runtime::network::calls;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::state::store::ContainerPaths;
 
 /// A pipe in the container's directory, removed when `exec` is done.

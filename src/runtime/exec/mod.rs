@@ -18,10 +18,10 @@ use std::os::fd::OwnedFd;
 
 use oci_spec::runtime::Process;
 
+use super::error::RuntimeError;
 use crate::audit::Actor;
 use crate::cli;
 use crate::enforce::walls::JoinTargets;
-use crate::runtime::RuntimeError;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors::StandardStreams;

@@ -2,12 +2,12 @@
 
 use oci_spec::runtime::Process;
 
-use super::ExecError;
+use super::error::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
 use crate::plan::CapabilitySets;
 use crate::policy::{SetIdRule, Switch};
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::input::descriptors::{self, DescriptorRule, StandardStreams};
 use crate::runtime::launch::refuse_contradiction;
 

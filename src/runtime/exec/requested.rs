@@ -3,12 +3,12 @@
 
 use oci_spec::runtime::{Process, Spec};
 
-use super::ExecError;
+use super::error::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
 use crate::plan::process::{confine, to_spec};
 use crate::render::refuse;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::input::labels;
 use crate::runtime::input::lenient;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use oci_spec::runtime::Process;
 
-use super::ExecError;
+use super::error::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
 use crate::enforce::leader::Leader;
 use crate::enforce::program::ContainerProgram;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
 use crate::runtime::launch::{RunRetention, Streams};

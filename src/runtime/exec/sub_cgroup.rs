@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::systemd_v1;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::state::record::ProcessId;
 
 /// Why `--cgroup` is refused, in runc's words.
@@ -38,7 +38,7 @@ pub enum SubCgroupError {
 }
 
 fn refused(why: SubCgroupError) -> RuntimeError {
-    super::ExecError::from(why).into()
+    super::error::ExecError::from(why).into()
 }
 
 /// Where the process goes.

@@ -3,10 +3,10 @@
 use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::Spec;
 
-use super::ExecError;
+use super::error::ExecError;
 use crate::cli;
-use crate::runtime::RuntimeError;
 use crate::runtime::clock;
+use crate::runtime::error::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
