@@ -9,6 +9,7 @@ use syn::visit::{self, Visit};
 
 use crate::fixtures;
 
+mod circles;
 mod names;
 mod sentences;
 
