@@ -190,3 +190,31 @@ fn ended_by(attempt: Attempt, signal: i32) -> Finding {
 pub fn is_tried_inside(probe: &Probe) -> bool {
     !matches!(probe.attempt, Attempt::Read(_))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::probe::{ContainerView, Outcome};
+
+    #[test]
+    fn only_the_filters_signals_are_a_walls_answer() {
+        let dies = Attempt::Dies(|| Finding::not_held("it returned"));
+        let finds = Attempt::Finds(|_| Finding::held("it answered"));
+        let read = Attempt::Read(|_: &ContainerView<'_>| Finding::held("read"));
+        for (attempt, signal, expected) in [
+            (dies, Signal::SYS, Outcome::Held),
+            (dies, Signal::SEGV, Outcome::Held),
+            // Somebody else's signal, the end of memory, a fault of this program.
+            (dies, Signal::KILL, Outcome::NotTried),
+            (dies, Signal::TERM, Outcome::NotTried),
+            (dies, Signal::ABORT, Outcome::NotTried),
+            // An attempt that answers by an errno has not answered.
+            (finds, Signal::SYS, Outcome::NotTried),
+            (finds, Signal::SEGV, Outcome::NotTried),
+            (read, Signal::SYS, Outcome::NotTried),
+        ] {
+            let found = ended_by(attempt, signal.as_raw());
+            assert_eq!(found.outcome, expected, "{signal:?}: {}", found.saw);
+        }
+    }
+}

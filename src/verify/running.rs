@@ -50,7 +50,11 @@ pub fn running(global: &GlobalOptions, id: &str) -> Result<VerifyReport> {
 fn refuse_debugging_node() -> Result<()> {
     let path = "/proc/sys/fs/suid_dumpable";
     let found = std::fs::read_to_string(path).with_context(|| format!("read {path}"))?;
-    match found.trim() {
+    check_dumpable(found.trim())
+}
+
+fn check_dumpable(found: &str) -> Result<()> {
+    match found {
         "0" | "2" => Ok(()),
         other => bail!(
             "fs.suid_dumpable is {other} on this node: a process of the container could change what the process inside finds; set it to 0 \
@@ -240,5 +244,20 @@ fn command(record: &Record) -> Exec {
         ignore_paused: false,
         id: record.id.clone(),
         command: vec!["agentbox".to_owned(), inside::VERB.to_owned()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_lets_processes_be_debugged_is_refused_with_the_cure() {
+        assert!(check_dumpable("0").is_ok() && check_dumpable("2").is_ok());
+        for other in ["1", "", "3"] {
+            let why = check_dumpable(other).unwrap_err().to_string();
+            assert!(why.contains("sysctl fs.suid_dumpable=0"), "{why}");
+            assert!(why.contains("verify --policy"), "{why}");
+        }
     }
 }

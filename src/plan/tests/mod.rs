@@ -78,7 +78,12 @@ pub(crate) fn sample_resolved() -> ResolvedPolicy {
 
 /// A plan for tests of other modules.
 pub(crate) fn sample() -> Plan {
-    under("standard").plan()
+    sample_under("standard")
+}
+
+/// The same under another built-in policy.
+pub(crate) fn sample_under(policy: &str) -> Plan {
+    under(policy).plan()
 }
 
 impl Case {

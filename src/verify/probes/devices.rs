@@ -45,18 +45,25 @@ pub const PROBES: &[Probe] = &[
 const REFUSED: Answers = Answers::or_not_tried(&[Errno::PERM]);
 
 fn new_device() -> Finding {
-    let mut last = Errno::NOENT;
-    for directory in ["/dev/shm", "/tmp"] {
+    let attempts = ["/dev/shm", "/tmp"].into_iter().map(|directory| {
         let path = format!("{directory}/.agentbox-verify-{}", std::process::id());
         // The node's first disk, with mode 0.
         let disk = rustix::fs::makedev(8, 0);
-        let made = rustix::fs::mknodat(CWD, &path, FileType::BlockDevice, Mode::empty(), disk);
+        rustix::fs::mknodat(CWD, &path, FileType::BlockDevice, Mode::empty(), disk)?;
+        let gone = rustix::fs::unlinkat(CWD, &path, AtFlags::empty());
+        let rest = gone.err().map(|e| format!("; it stays at {path}: {e}"));
+        Ok(rest.unwrap_or_default())
+    });
+    judge_made(attempts)
+}
+
+/// The meaning of attempts to make a device; a made one has a text about what is left of it. They end with the first
+/// answer: the others only lack a directory to try it in.
+fn judge_made(attempts: impl IntoIterator<Item = Result<String, Errno>>) -> Finding {
+    let mut last = Errno::NOENT;
+    for made in attempts {
         match made {
-            Ok(()) => {
-                let gone = rustix::fs::unlinkat(CWD, &path, AtFlags::empty());
-                let rest = gone.err().map(|e| format!("; it stays at {path}: {e}"));
-                return Finding::not_held(format!("it was made{}", rest.unwrap_or_default()));
-            }
+            Ok(rest) => return Finding::not_held(format!("it was made{rest}")),
             Err(errno) if REFUSED.outcome(errno) == Outcome::Held => return Finding::held("EPERM"),
             Err(errno) => last = errno,
         }
@@ -65,27 +72,42 @@ fn new_device() -> Finding {
 }
 
 fn disks(promise: &Promise) -> Finding {
-    found_devices(promise, |kind, _| kind.is_block_device())
+    found_devices(promise, |entry| entry.kind == DevKind::Block)
 }
 
 /// Character devices that no container gets, such as /dev/mem, /dev/kmsg and /dev/fuse.
 fn character_devices(promise: &Promise) -> Finding {
-    found_devices(promise, |kind, number| {
-        let number = (rustix::fs::major(number), rustix::fs::minor(number));
-        kind.is_char_device() && !is_usual(number)
-    })
+    found_devices(promise, is_unusual)
 }
 
-fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> Finding {
-    let may = |path: &PathBuf| promise.has(|walls| walls.devices.contains(path));
+fn is_unusual(entry: &DevEntry) -> bool {
+    let number = (
+        rustix::fs::major(entry.number),
+        rustix::fs::minor(entry.number),
+    );
+    entry.kind == DevKind::Character && !is_usual(number)
+}
+
+fn found_devices(promise: &Promise, is_fault: fn(&DevEntry) -> bool) -> Finding {
     let (all, whole) = below_dev();
+    judge_devices(promise, is_fault, &all, whole)
+}
+
+/// The meaning of the entries of /dev. Without the whole list, only a fault proves something.
+fn judge_devices(
+    promise: &Promise,
+    is_fault: fn(&DevEntry) -> bool,
+    all: &[DevEntry],
+    whole: SearchEnd,
+) -> Finding {
+    let may = |path: &PathBuf| promise.has(|walls| walls.devices.contains(path));
     let faults: Vec<String> = all
-        .into_iter()
-        .filter(|entry| is_fault(entry.kind, entry.number) && !may(&entry.path))
+        .iter()
+        .filter(|entry| is_fault(entry) && !may(&entry.path))
         .map(|entry| format!("{} is there", entry.path.display()))
         .collect();
     match (faults.is_empty(), whole) {
-        (true, false) => Finding::not_tried(format!(
+        (true, SearchEnd::Early) => Finding::not_tried(format!(
             "/dev has more than {MOST_ENTRIES} entries, or cannot be searched"
         )),
         _ => Finding::of_faults(&faults, "none"),
@@ -95,47 +117,180 @@ fn found_devices(promise: &Promise, is_fault: fn(fs::FileType, u64) -> bool) -> 
 /// The most entries of /dev and its directories to look at.
 const MOST_ENTRIES: usize = 4096;
 
+/// What an entry of /dev is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DevKind {
+    Block,
+    Character,
+    /// A file, a link, a socket, a FIFO.
+    Other,
+}
+
+impl DevKind {
+    fn of(kind: fs::FileType) -> Self {
+        match (kind.is_block_device(), kind.is_char_device()) {
+            (true, _) => Self::Block,
+            (_, true) => Self::Character,
+            (false, false) => Self::Other,
+        }
+    }
+}
+
+/// Where a search of /dev ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SearchEnd {
+    /// After all entries.
+    Complete,
+    /// At the limit, or at a directory that cannot be listed.
+    Early,
+}
+
 /// An entry of /dev that is not a directory.
 struct DevEntry {
     path: PathBuf,
-    kind: fs::FileType,
+    kind: DevKind,
     /// For a device: its major and minor number.
     number: u64,
 }
 
-/// The entries of /dev and its directories, and whether the list is complete.
-fn below_dev() -> (Vec<DevEntry>, bool) {
+/// The entries of /dev and its directories.
+fn below_dev() -> (Vec<DevEntry>, SearchEnd) {
     let mut directories = vec![PathBuf::from("/dev")];
-    let (mut all, mut seen, mut whole) = (Vec::new(), 0, true);
+    let (mut all, mut seen, mut whole) = (Vec::new(), 0, SearchEnd::Complete);
     while let Some(directory) = directories.pop() {
         let entries = match fs::read_dir(&directory) {
             Ok(entries) => entries,
             // A directory that cannot be listed may still contain a node with a known name.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
             Err(_) => {
-                whole = false;
+                whole = SearchEnd::Early;
                 continue;
             }
         };
         for entry in entries {
             seen += 1;
             if seen > MOST_ENTRIES {
-                return (all, false);
+                return (all, SearchEnd::Early);
             }
             // Metadata of the entry itself: symlinks are not followed.
             let Ok((path, found)) = entry.and_then(|e| Ok((e.path(), e.metadata()?))) else {
-                whole = false;
+                whole = SearchEnd::Early;
                 continue;
             };
             match found.is_dir() {
                 true => directories.push(path),
                 false => all.push(DevEntry {
                     path,
-                    kind: found.file_type(),
+                    kind: DevKind::of(found.file_type()),
                     number: found.rdev(),
                 }),
             }
         }
     }
     (all, whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_holds_only_by_the_walls_errno() {
+        let judge = |attempts: &[Result<&str, Errno>]| {
+            let owned = attempts.iter().map(|one| one.map(str::to_owned));
+            judge_made(owned)
+        };
+        for (attempts, expected) in [
+            (&[Err(Errno::PERM)][..], Outcome::Held),
+            (&[Err(Errno::NOENT), Err(Errno::PERM)], Outcome::Held),
+            (&[Err(Errno::NOENT), Ok("")], Outcome::NotHeld),
+            (&[Ok(""), Err(Errno::PERM)], Outcome::NotHeld),
+            // A full or read-only file system refuses everybody.
+            (&[Err(Errno::NOSPC), Err(Errno::ROFS)], Outcome::NotTried),
+            (&[], Outcome::NotTried),
+        ] {
+            assert_eq!(judge(attempts).outcome, expected, "{attempts:?}");
+        }
+        let left = judge(&[Ok("; it stays at /tmp/x: EBUSY")]);
+        assert!(
+            left.saw.ends_with("it stays at /tmp/x: EBUSY"),
+            "{}",
+            left.saw
+        );
+    }
+
+    #[test]
+    fn a_device_that_no_policy_gives_is_a_fault() {
+        let entry = |path: &str, kind, major, minor| DevEntry {
+            path: path.into(),
+            kind,
+            number: rustix::fs::makedev(major, minor),
+        };
+        let good = [
+            entry("/dev/null", DevKind::Character, 1, 3),
+            entry("/dev/pts/0", DevKind::Character, 136, 0),
+            entry("/dev/log", DevKind::Other, 0, 0),
+        ];
+        let is_block: fn(&DevEntry) -> bool = |entry| entry.kind == DevKind::Block;
+        let mut promise = Promise::default();
+        let walls = promise.walls.insert(Default::default());
+        walls.devices.insert("/dev/fuse".into());
+        for (found, is_fault, expected) in [
+            (
+                entry("/dev/fuse", DevKind::Character, 10, 229),
+                is_unusual as fn(&_) -> _,
+                Outcome::Held,
+            ),
+            // The same device by a name that the node's file does not have.
+            (
+                entry("/dev/f", DevKind::Character, 10, 229),
+                is_unusual,
+                Outcome::NotHeld,
+            ),
+            (
+                entry("/dev/mem", DevKind::Character, 1, 1),
+                is_unusual,
+                Outcome::NotHeld,
+            ),
+            (
+                entry("/dev/sda", DevKind::Block, 8, 0),
+                is_unusual,
+                Outcome::Held,
+            ),
+            (
+                entry("/dev/sda", DevKind::Block, 8, 0),
+                is_block,
+                Outcome::NotHeld,
+            ),
+            (
+                entry("/dev/mem", DevKind::Character, 1, 1),
+                is_block,
+                Outcome::Held,
+            ),
+        ] {
+            let path = found.path.clone();
+            let all: Vec<DevEntry> = good
+                .iter()
+                .map(|one| DevEntry {
+                    path: one.path.clone(),
+                    ..*one
+                })
+                .chain([found])
+                .collect();
+            for (end, expected) in [
+                (SearchEnd::Complete, expected),
+                // A part of /dev proves no more than its faults.
+                (
+                    SearchEnd::Early,
+                    match expected {
+                        Outcome::NotHeld => Outcome::NotHeld,
+                        _ => Outcome::NotTried,
+                    },
+                ),
+            ] {
+                let found = judge_devices(&promise, is_fault, &all, end);
+                assert_eq!(found.outcome, expected, "{}: {}", path.display(), found.saw);
+            }
+        }
+    }
 }

@@ -362,6 +362,8 @@ fn lacks(status: &str, most: u64) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::probe::{HelperProcesses, Outcome};
+    use crate::verify::promise::{Promise, PromisedWalls};
 
     const GOOD: &str = "CapInh:\t0\nCapPrm:\t5\nCapEff:\t5\nCapBnd:\t5\nCapAmb:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
 
@@ -399,6 +401,69 @@ mod tests {
         }
         // A container without cgroups has no processes.
         assert!(!is_within(&other, &Controllers::default()));
+    }
+
+    fn directory() -> std::path::PathBuf {
+        nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap()
+    }
+
+    #[test]
+    fn another_filter_than_the_containers_is_a_fault_and_so_is_none() {
+        let dir = directory();
+        let (file, none) = (dir.join("filter"), Controllers::default());
+        fs::write(&file, "a program").unwrap();
+        let outcome = |promised: Option<String>, filter: &Path| {
+            let mut promise = Promise::default();
+            promise.walls.insert(PromisedWalls::default()).filter = promised;
+            let view = ContainerView {
+                pid: None,
+                init: 1,
+                controllers: &none,
+                promise: &promise,
+                plan: None,
+                filter,
+                mounts: Path::new(""),
+                others: &HelperProcesses::default,
+            };
+            kept_filter(&view).outcome
+        };
+        let kept = Some(hash(b"a program"));
+        assert_eq!(outcome(kept.clone(), &file), Outcome::Held);
+        assert_eq!(outcome(Some(hash(b"another")), &file), Outcome::NotHeld);
+        assert_eq!(outcome(None, &file), Outcome::NotHeld);
+        assert_eq!(outcome(kept.clone(), &dir.join("gone")), Outcome::NotHeld);
+        // It is there and cannot be read: unknown.
+        assert_eq!(outcome(kept, &dir), Outcome::NotTried);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn processes_of_cgroups_below_belong_to_the_container() {
+        let dir = directory();
+        fs::create_dir_all(dir.join("a/b")).unwrap();
+        fs::write(dir.join("cgroup.procs"), "10\n0\n11\n").unwrap();
+        fs::write(dir.join("a/b/cgroup.procs"), "12\n").unwrap();
+        let mut all = BTreeSet::new();
+        below(&dir, &mut all).unwrap();
+        // One of another pid namespace is shown as 0. `a` is gone: it has no list.
+        assert_eq!(all, [10, 11].into());
+        fs::write(dir.join("a/cgroup.procs"), "").unwrap();
+        below(&dir, &mut all).unwrap();
+        assert_eq!(all, [10, 11, 12].into());
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(below(&dir, &mut all).is_ok());
+    }
+
+    #[test]
+    fn an_ended_thread_is_known_by_its_state() {
+        for (state, ended) in [
+            ("S (sleeping)", false),
+            ("Z (zombie)", true),
+            ("X (dead)", true),
+        ] {
+            assert_eq!(is_ended(&format!("Name:\tx\nState:\t{state}\n")), ended);
+        }
+        assert!(!is_ended("Name:\tZ\n"));
     }
 
     #[test]

@@ -129,6 +129,9 @@ const KNOBS: [&str; 8] = [
     "/sys/kernel/mm/transparent_hugepage/enabled",
 ];
 
+/// The file of the process's own program.
+const OWN_FILE: &str = "/proc/self/exe";
+
 /// The path is absent, cannot be looked up, or is refused. /proc/kcore answers EPERM without a capability, and a device
 /// without a driver ENXIO.
 const SHOWN_NOTHING: Answers = Answers::or_not_tried(&[
@@ -214,21 +217,30 @@ fn knobs() -> Finding {
 }
 
 fn knob(path: &str) -> Finding {
-    match is_writable(Path::new(path)) {
+    let opened = is_writable(Path::new(path));
+    judge_knob(path, opened, || leads_to_read_only(Path::new(path)))
+}
+
+/// The meaning of an attempt to open a setting for writing.
+fn judge_knob(
+    path: &str,
+    opened: Result<(), Errno>,
+    is_read_only: impl FnOnce() -> Result<bool, Errno>,
+) -> Finding {
+    match opened {
         Ok(()) => Finding::not_held(format!("{path} was opened for writing")),
         Err(errno) if CLOSED.outcome(errno) == Outcome::Held => CLOSED.finding(path, errno),
         // For another user than root, only the file's mode may have refused it.
-        Err(errno) => on_read_only(Path::new(path), errno),
+        Err(errno) => judge_refused(path, errno, is_read_only()),
     }
 }
 
 /// A path was refused with this errno: held only if its mount is read-only.
-fn on_read_only(path: &Path, errno: Errno) -> Finding {
-    let name = path.display();
-    match leads_to_read_only(path) {
+fn judge_refused(name: &str, errno: Errno, is_read_only: Result<bool, Errno>) -> Finding {
+    match is_read_only {
         Ok(true) => REFUSED.finding(&format!("{name}, on a read-only mount"), errno),
         Ok(false) => Finding::not_held(format!("{name} is on a mount that is written ({errno})")),
-        Err(error) => SHOWN_NOTHING.finding(&name.to_string(), error),
+        Err(error) => SHOWN_NOTHING.finding(name, error),
     }
 }
 
@@ -325,18 +337,26 @@ fn root() -> Finding {
         Ok(_) => Finding::not_held("a file was made"),
         Err(Errno::ROFS) => Finding::held("EROFS"),
         // Only the directory's mode may have refused it.
-        Err(errno) => on_read_only(Path::new("/"), errno),
+        Err(errno) => judge_refused("/", errno, leads_to_read_only(Path::new("/"))),
     }
 }
 
 fn own_file() -> Finding {
-    let exe = Path::new("/proc/self/exe");
-    match is_writable(exe) {
+    let exe = Path::new(OWN_FILE);
+    judge_own_file(is_writable(exe), || leads_to_read_only(exe))
+}
+
+/// The meaning of an attempt to open the runtime's own file for writing.
+fn judge_own_file(
+    opened: Result<(), Errno>,
+    is_read_only: impl FnOnce() -> Result<bool, Errno>,
+) -> Finding {
+    match opened {
         Ok(()) => Finding::not_held("it was opened for writing"),
         // On a writable mount it is refused only while the program runs.
-        Err(errno) => match leads_to_read_only(exe) {
-            Err(error) => Finding::not_tried(format!("/proc/self/exe: {error}")),
-            Ok(_) => on_read_only(exe, errno),
+        Err(errno) => match is_read_only() {
+            Err(error) => Finding::not_tried(format!("{OWN_FILE}: {error}")),
+            found => judge_refused(OWN_FILE, errno, found),
         },
     }
 }
@@ -369,6 +389,45 @@ mod tests {
         ] {
             assert_eq!(shows(Path::new(path)).outcome, outcome, "{path}");
         }
+    }
+
+    #[test]
+    fn a_setting_that_only_its_mode_closed_holds_on_a_read_only_mount_alone() {
+        let knob = |opened, read_only| judge_knob("/proc/x", opened, || read_only).outcome;
+        let (ro, rw, unknown) = (Ok(true), Ok(false), Err(Errno::MFILE));
+        for (opened, read_only, expected) in [
+            (Ok(()), ro, Outcome::NotHeld),
+            (Err(Errno::ROFS), rw, Outcome::Held),
+            (Err(Errno::NOENT), rw, Outcome::Held),
+            (Err(Errno::ACCESS), ro, Outcome::Held),
+            (Err(Errno::ACCESS), rw, Outcome::NotHeld),
+            (Err(Errno::PERM), rw, Outcome::NotHeld),
+            (Err(Errno::ACCESS), unknown, Outcome::NotTried),
+            (Err(Errno::MFILE), ro, Outcome::NotTried),
+            // The path went away between the two looks.
+            (Err(Errno::ACCESS), Err(Errno::NOENT), Outcome::Held),
+        ] {
+            assert_eq!(
+                knob(opened, read_only),
+                expected,
+                "{opened:?} {read_only:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_runtimes_file_holds_on_a_read_only_mount_alone() {
+        let file = |opened, read_only| judge_own_file(opened, || read_only).outcome;
+        assert_eq!(file(Ok(()), Ok(true)), Outcome::NotHeld);
+        // It is refused while the program runs, and can be written when it ends.
+        assert_eq!(file(Err(Errno::TXTBSY), Ok(false)), Outcome::NotHeld);
+        assert_eq!(file(Err(Errno::TXTBSY), Ok(true)), Outcome::Held);
+        assert_eq!(file(Err(Errno::ROFS), Ok(true)), Outcome::Held);
+        // A hidden /proc proves nothing about the file.
+        assert_eq!(
+            file(Err(Errno::NOENT), Err(Errno::NOENT)),
+            Outcome::NotTried
+        );
     }
 
     #[test]

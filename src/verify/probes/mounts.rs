@@ -99,10 +99,25 @@ fn is_judged(
             false => Finding::not_held(format!("{name} shows another file system than was judged")),
         };
     }
-    match open_inside(init, place).and_then(rustix::fs::fstat) {
-        Ok(found) if (found.st_dev, found.st_ino) == (bind.judged.dev, bind.judged.ino) => {
-            Finding::held(name)
-        }
+    let found = open_inside(init, place).and_then(rustix::fs::fstat);
+    judge_file(
+        (place, bind),
+        found.map(|found| (found.st_dev, found.st_ino)),
+        line,
+        nodes,
+    )
+}
+
+/// The meaning of the file that was found at a place: its device and inode.
+fn judge_file(
+    (place, bind): (&Path, &BindMount),
+    found: rustix::io::Result<(u64, u64)>,
+    line: &MountedLine,
+    nodes: &[MountedLine],
+) -> Finding {
+    let name = place.display().to_string();
+    match found {
+        Ok(found) if found == (bind.judged.dev, bind.judged.ino) => Finding::held(name),
         // An overlay renumbers a file at its first write. The mount must then be of the same overlay.
         Ok(_)
             if line.kind == "overlay"
@@ -140,6 +155,47 @@ fn open_inside(init: i32, place: &Path) -> rustix::io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{BindAccess, MappedIds, ProgramMode, SourceIdentity};
+    use crate::verify::probe::Outcome;
+
+    #[test]
+    fn another_file_than_the_judged_one_is_a_fault() {
+        let nodes = MountedLine::parse(NODES).unwrap();
+        let line = |device: &str, kind: &str| {
+            let text = format!("90 80 {device} /f /ref ro - {kind} x rw");
+            MountedLine::parse(&text).unwrap().remove(0)
+        };
+        let bind = |kind| BindMount {
+            source: "/srv/f".into(),
+            judged: SourceIdentity {
+                dev: 7,
+                ino: 8,
+                kind,
+            },
+            access: BindAccess::ReadOnly,
+            programs: ProgramMode::Run,
+            ids: MappedIds::Node,
+        };
+        let (file, directory) = (bind(FileKind::File), bind(FileKind::Directory));
+        for (bind, found, device, kind, expected) in [
+            (&file, Ok((7, 8)), "0:9", "ext4", Outcome::Held),
+            (&file, Ok((7, 9)), "0:9", "ext4", Outcome::NotHeld),
+            (&file, Ok((6, 8)), "0:9", "ext4", Outcome::NotHeld),
+            (&file, Err(Errno::ACCESS), "0:9", "ext4", Outcome::NotTried),
+            // An overlay renumbers a file at its first write, and no directory.
+            (&file, Ok((7, 9)), "0:44", "overlay", Outcome::Held),
+            (&file, Ok((7, 9)), "0:45", "overlay", Outcome::NotHeld),
+            (&directory, Ok((7, 9)), "0:44", "overlay", Outcome::NotHeld),
+        ] {
+            let seen = judge_file(
+                (Path::new("/ref"), bind),
+                found,
+                &line(device, kind),
+                &nodes,
+            );
+            assert_eq!(seen.outcome, expected, "{found:?} {device} {kind}");
+        }
+    }
 
     const NODES: &str = "\
 22 1 254:0 / / rw - ext4 /dev/vda rw

@@ -290,21 +290,30 @@ fn no_byte(
     let mut stream = match socket.and_then(|socket| connect(socket, SocketAddr::new(target, port)))
     {
         Ok(stream) => stream,
-        Err(error) if is_from_a_network(&error) => {
-            return Finding::not_held(format!("packets leave the container: {error}"));
-        }
-        Err(error) => return NO_WAY.of_error("no connection", &error),
+        Err(error) => return judge_unconnected(&error),
     };
     let asked = stream
         .set_read_timeout(Some(WITHIN))
         .and_then(|()| stream.write_all(b"HEAD / HTTP/1.0\r\n\r\n"));
     let mut answer = [0; 256];
-    match asked.and_then(|()| stream.read(&mut answer)) {
-        Ok(0) => Finding::held("closed without a byte"),
-        Ok(length) if is_our_refusal(&answer[..length]) => {
-            Finding::held("the sidecar's refusal (403)")
-        }
-        Ok(length) => Finding::not_held(format!("{length} bytes came back")),
+    let read = asked.and_then(|()| stream.read(&mut answer));
+    judge_reply(read.map(|length| &answer[..length]))
+}
+
+/// The meaning of a connection that was not made.
+fn judge_unconnected(error: &std::io::Error) -> Finding {
+    match is_from_a_network(error) {
+        true => Finding::not_held(format!("packets leave the container: {error}")),
+        false => NO_WAY.of_error("no connection", error),
+    }
+}
+
+/// The meaning of what an accepted connection sent.
+fn judge_reply(reply: std::io::Result<&[u8]>) -> Finding {
+    match reply {
+        Ok([]) => Finding::held("closed without a byte"),
+        Ok(bytes) if is_our_refusal(bytes) => Finding::held("the sidecar's refusal (403)"),
+        Ok(bytes) => Finding::not_held(format!("{} bytes came back", bytes.len())),
         Err(error) => ENDED.of_error("no byte came back", &error),
     }
 }
@@ -328,11 +337,15 @@ fn name_server(promise: &Promise) -> Result<IpAddr, Finding> {
     }
     let text = std::fs::read_to_string("/etc/resolv.conf")
         .map_err(|error| ABSENT.of_error("no name server: /etc/resolv.conf", &error))?;
-    let server = text.lines().find_map(|line| {
+    first_server(&text).ok_or_else(|| Finding::held("no name server in /etc/resolv.conf"))
+}
+
+/// The first name server of resolv.conf(5) that has an address.
+fn first_server(text: &str) -> Option<IpAddr> {
+    text.lines().find_map(|line| {
         let address = line.strip_prefix("nameserver")?.trim();
-        address.parse::<IpAddr>().ok()
-    });
-    server.ok_or_else(|| Finding::held("no name server in /etc/resolv.conf"))
+        address.parse().ok()
+    })
 }
 
 /// Queries the stub for an address of a public name.
@@ -409,6 +422,81 @@ mod tests {
         answer[7] = 1;
         assert_eq!(judge_answer(&answer).outcome, Outcome::NotHeld);
         assert_eq!(judge_answer(&answer[..5]).outcome, Outcome::NotTried);
+    }
+
+    #[test]
+    fn a_connection_holds_only_if_this_machine_ended_it() {
+        let refused = |errno: Errno| judge_unconnected(&errno.into()).outcome;
+        for errno in [
+            Errno::NETUNREACH,
+            Errno::CONNREFUSED,
+            Errno::CONNRESET,
+            Errno::PERM,
+        ] {
+            assert_eq!(refused(errno), Outcome::Held, "{errno:?}");
+        }
+        // A network answered, or swallowed the packets.
+        assert_eq!(refused(Errno::HOSTUNREACH), Outcome::NotHeld);
+        assert_eq!(refused(Errno::TIMEDOUT), Outcome::NotHeld);
+        let silent = std::io::Error::from(std::io::ErrorKind::TimedOut);
+        assert_eq!(judge_unconnected(&silent).outcome, Outcome::NotHeld);
+        for errno in [Errno::MFILE, Errno::NOBUFS, Errno::INVAL] {
+            assert_eq!(refused(errno), Outcome::NotTried, "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn any_byte_but_the_sidecars_refusal_is_a_fault() {
+        let outcome = |reply: std::io::Result<&[u8]>| judge_reply(reply).outcome;
+        assert_eq!(outcome(Ok(b"")), Outcome::Held);
+        let refusal = b"HTTP/1.1 403 Forbidden\r\nServer: agentbox\r\n";
+        assert_eq!(outcome(Ok(refusal)), Outcome::Held);
+        assert_eq!(outcome(Ok(b"\0")), Outcome::NotHeld);
+        assert_eq!(outcome(Ok(b"HTTP/1.1 200 OK\r\n")), Outcome::NotHeld);
+        assert_eq!(outcome(Err(Errno::CONNRESET.into())), Outcome::Held);
+        // It was accepted, and nothing ended it: unknown.
+        assert_eq!(outcome(Err(Errno::AGAIN.into())), Outcome::NotTried);
+    }
+
+    #[test]
+    fn a_host_is_tried_unless_it_is_allowed_or_an_operator_would_be_asked() {
+        let promise = |reached: &[&str], asks: bool, unknown: bool| Promise {
+            walls: Some(crate::verify::promise::PromisedWalls {
+                reached: reached.iter().map(|host| (*host).to_owned()).collect(),
+                asks,
+                ..Default::default()
+            }),
+            untried_network: unknown.then(|| "unknown ports".to_owned()),
+            ..Promise::default()
+        };
+        for (reached, asks, unknown, host, expected) in [
+            (&[][..], false, false, KNOWN_NAME, None),
+            (&[KNOWN_NAME], false, false, KNOWN_NAME, Some(REACHED)),
+            (&[KNOWN_NAME], true, true, KNOWN_NAME, Some(REACHED)),
+            (&[KNOWN_NAME], false, false, NOBODYS_ADDRESS, None),
+            (&[], true, true, NOBODYS_ADDRESS, Some(ASKS)),
+            // Nobody can approve the metadata service.
+            (&[], true, false, METADATA_ADDRESS, None),
+            (&[], true, true, METADATA_ADDRESS, Some("unknown ports")),
+            (&[], false, true, KNOWN_NAME, Some("unknown ports")),
+        ] {
+            let found = untried(&promise(reached, asks, unknown), host);
+            assert_eq!(
+                found.as_deref(),
+                expected,
+                "{reached:?} {asks} {unknown} {host}"
+            );
+        }
+        assert_eq!(untried(&Promise::default(), KNOWN_NAME), None);
+    }
+
+    #[test]
+    fn the_first_name_server_with_an_address_is_asked() {
+        let first = |text: &str| first_server(text).map(|server| server.to_string());
+        let text = "# nameserver 192.0.2.1\nsearch a\nnameserver x\nnameserver\t127.0.0.11\nnameserver ::1\n";
+        assert_eq!(first(text).as_deref(), Some("127.0.0.11"));
+        assert_eq!(first("nameserver ::1").as_deref(), Some("::1"));
+        assert_eq!(first("options ndots:0\n"), None);
     }
 
     #[test]

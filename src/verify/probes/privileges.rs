@@ -68,21 +68,16 @@ fn capabilities(promise: &Promise) -> Finding {
             Ok(read) => read,
             Err(errno) => return Finding::not_tried(format!("prctl, {one}: {errno}")),
         };
-        let found = [
-            ("effective", sets.effective.contains(bit)),
-            ("permitted", sets.permitted.contains(bit)),
-            ("inheritable", sets.inheritable.contains(bit)),
-            ("ambient", ambient),
-            ("bounding", bounding),
-        ];
-        let names: Vec<&str> = found
-            .iter()
-            .filter(|(_, has)| *has)
-            .map(|(n, _)| *n)
-            .collect();
-        if !names.is_empty() {
-            faults.push(format!("{one} ({})", names.join(", ")));
-        }
+        faults.extend(fault(
+            one,
+            [
+                ("effective", sets.effective.contains(bit)),
+                ("permitted", sets.permitted.contains(bit)),
+                ("inheritable", sets.inheritable.contains(bit)),
+                ("ambient", ambient),
+                ("bounding", bounding),
+            ],
+        ));
     }
     Finding::of_faults(
         &faults,
@@ -91,4 +86,42 @@ fn capabilities(promise: &Promise) -> Finding {
             sets.effective.bits()
         ),
     )
+}
+
+/// The sets that hold a capability which the policy does not give; `None` if none does.
+fn fault(capability: Capability, sets: [(&str, bool); 5]) -> Option<String> {
+    let held = sets.iter().filter(|(_, holds)| *holds);
+    let names: Vec<&str> = held.map(|(name, _)| *name).collect();
+    (!names.is_empty()).then(|| format!("{capability} ({})", names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_in_any_set_is_a_fault() {
+        let names = [
+            "effective",
+            "permitted",
+            "inheritable",
+            "ambient",
+            "bounding",
+        ];
+        let one: Capability = "CAP_SYS_ADMIN".parse().unwrap();
+        assert_eq!(fault(one, names.map(|name| (name, false))), None);
+        for holder in names {
+            let found = fault(one, names.map(|name| (name, name == holder)));
+            assert_eq!(found, Some(format!("{one} ({holder})")));
+        }
+        let all = fault(one, names.map(|name| (name, true)));
+        assert_eq!(all, Some(format!("{one} ({})", names.join(", "))));
+    }
+
+    #[test]
+    fn a_capability_that_the_kernel_does_not_know_is_in_no_set() {
+        assert_eq!(has(Err(Errno::INVAL)), Ok(false));
+        assert_eq!(has(Err(Errno::PERM)), Err(Errno::PERM));
+        assert_eq!(has(Ok(true)), Ok(true));
+    }
 }

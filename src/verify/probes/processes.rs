@@ -125,8 +125,12 @@ fn descriptors(promise: &Promise) -> Finding {
 
 fn terminal(_: &Promise) -> Finding {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-    match rustix::fs::open("/dev/tty", flags, Mode::empty()) {
-        Ok(_) => Finding::not_held("/dev/tty was opened"),
+    judge_terminal(rustix::fs::open("/dev/tty", flags, Mode::empty()).map(drop))
+}
+
+fn judge_terminal(opened: Result<(), Errno>) -> Finding {
+    match opened {
+        Ok(()) => Finding::not_held("/dev/tty was opened"),
         Err(Errno::NXIO) => Finding::held("the process has none"),
         Err(errno) => NO_TERMINAL.finding("/dev/tty", errno),
     }
@@ -134,7 +138,12 @@ fn terminal(_: &Promise) -> Finding {
 
 fn core_files(_: &Promise) -> Finding {
     let limit = rustix::process::getrlimit(Resource::Core);
-    match (limit.current, limit.maximum) {
+    judge_core_limit(limit.current, limit.maximum)
+}
+
+/// With 0, the kernel starts the program of core_pattern all the same (core(5)). A higher hard limit can be taken.
+fn judge_core_limit(soft: Option<u64>, hard: Option<u64>) -> Finding {
+    match (soft, hard) {
         (Some(1), Some(1)) => Finding::held("1 byte"),
         (soft, hard) => Finding::not_held(format!("soft {}, hard {}", words(soft), words(hard))),
     }
@@ -147,6 +156,35 @@ fn words(limit: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::verify::probe::Outcome;
+
+    #[test]
+    fn one_byte_alone_keeps_crashes_inside() {
+        assert_eq!(judge_core_limit(Some(1), Some(1)).outcome, Outcome::Held);
+        for (soft, hard) in [
+            (Some(0), Some(0)),
+            (Some(1), Some(2)),
+            (Some(1), None),
+            (Some(0), Some(1)),
+            (None, None),
+        ] {
+            let found = judge_core_limit(soft, hard);
+            assert_eq!(found.outcome, Outcome::NotHeld, "{soft:?} {hard:?}");
+        }
+        assert!(
+            judge_core_limit(Some(1), None)
+                .saw
+                .contains("hard unlimited")
+        );
+    }
+
+    #[test]
+    fn an_opened_terminal_is_a_fault_and_a_full_table_proves_nothing() {
+        assert_eq!(judge_terminal(Ok(())).outcome, Outcome::NotHeld);
+        assert_eq!(judge_terminal(Err(Errno::NXIO)).outcome, Outcome::Held);
+        assert_eq!(judge_terminal(Err(Errno::NOENT)).outcome, Outcome::Held);
+        assert_eq!(judge_terminal(Err(Errno::MFILE)).outcome, Outcome::NotTried);
+    }
 
     #[test]
     fn a_namespace_of_the_nodes_is_noticed() {
@@ -180,6 +218,6 @@ mod tests {
         );
         // An unreadable link is no proof of a difference.
         let unread = Finding::of_all(compared(&promise, &of(&[("ipc", "ipc:[9]")])), "none");
-        assert_eq!(unread.outcome, crate::verify::probe::Outcome::NotTried);
+        assert_eq!(unread.outcome, Outcome::NotTried);
     }
 }

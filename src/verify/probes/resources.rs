@@ -179,7 +179,9 @@ fn missing(status: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::probe::Outcome;
+    use crate::cgroup::controllers::Controllers;
+    use crate::plan::LimitsPlan;
+    use crate::verify::probe::{HelperProcesses, Outcome};
 
     #[test]
     fn a_missing_or_too_large_limit_is_found() {
@@ -196,6 +198,82 @@ mod tests {
         assert_eq!(thousandths("50000\n", Some("100000\n")), Some(500));
         assert_eq!(thousandths("-1\n", Some("100000\n")), None);
         assert_eq!((PIDS.number)("max\n", None), None);
+    }
+
+    /// The outcomes of the three limits, with a controller of version 1 where `v1` names it.
+    fn outcomes(v1: &[&str], v2: bool, files: &[(&str, &str)]) -> Vec<Outcome> {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        let dir = nix::unistd::mkdtemp(&base).unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.join(name), text).unwrap();
+        }
+        let controllers = Controllers {
+            v1: v1
+                .iter()
+                .map(|name| ((*name).to_owned(), dir.clone()))
+                .collect(),
+            v2: v2.then(|| dir.clone()),
+        };
+        let mut promise = Promise::default();
+        promise.walls.insert(Default::default()).limits = LimitsPlan {
+            pids: Some(100),
+            memory_bytes: Some(1 << 20),
+            cpu_milli: Some(500),
+        };
+        let view = ContainerView {
+            pid: None,
+            init: 1,
+            controllers: &controllers,
+            promise: &promise,
+            plan: None,
+            filter: Path::new(""),
+            mounts: Path::new(""),
+            others: &HelperProcesses::default,
+        };
+        let read = PROBES[..3].iter().map(|probe| match probe.attempt {
+            Attempt::Read(read) => read(&view).outcome,
+            Attempt::Finds(_) | Attempt::Dies(_) => unreachable!("limits are read"),
+        });
+        let found = read.collect();
+        std::fs::remove_dir_all(dir).unwrap();
+        found
+    }
+
+    #[test]
+    fn a_limit_is_read_where_its_controller_is() {
+        use Outcome::{Held, NotHeld, NotTried};
+        let v2 = [
+            ("pids.max", "100"),
+            ("memory.max", "1048576"),
+            ("cpu.max", "50000 100000"),
+        ];
+        assert_eq!(outcomes(&[], true, &v2), [Held; 3]);
+        let of_v1 = ["pids", "memory", "cpu"];
+        let v1 = [
+            ("pids.max", "100"),
+            ("memory.limit_in_bytes", "1048576"),
+            ("cpu.cfs_quota_us", "50000"),
+            ("cpu.cfs_period_us", "100000"),
+        ];
+        assert_eq!(outcomes(&of_v1, false, &v1), [Held; 3]);
+        // The unified hierarchy of a hybrid node has no such files.
+        assert_eq!(outcomes(&of_v1, true, &v1), [Held; 3]);
+        assert_eq!(outcomes(&["pids"], true, &v1), [Held, NotTried, NotTried]);
+        let none = [
+            ("pids.max", "max"),
+            ("memory.max", "max"),
+            ("cpu.max", "max 100000"),
+        ];
+        assert_eq!(outcomes(&[], true, &none), [NotHeld; 3]);
+        let more = [
+            ("pids.max", "101"),
+            ("memory.max", "1048577"),
+            ("cpu.max", "50100 100000"),
+        ];
+        assert_eq!(outcomes(&[], true, &more), [NotHeld; 3]);
+        // No cgroup at all, and one whose files cannot be read.
+        assert_eq!(outcomes(&[], false, &[]), [NotHeld; 3]);
+        assert_eq!(outcomes(&[], true, &[]), [NotTried; 3]);
     }
 
     #[test]
