@@ -139,13 +139,7 @@ fn hierarchies(place: &OwnedFd, names: &[String], label: Option<&str>) -> rustix
     rustix::process::fchdir(&top)?;
     for name in names {
         rustix::fs::mkdirat(CWD, name.as_str(), Mode::from_raw_mode(0o755))?;
-        let mut data = match name.as_str() {
-            "systemd" => "none,name=systemd".to_owned(),
-            controllers => controllers.to_owned(),
-        };
-        if let Some(label) = label {
-            data.push_str(&format!(",context=\"{label}\""));
-        }
+        let data = hierarchy_data(name, label);
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let data = std::ffi::CString::new(data).map_err(|_| Errno::INVAL)?;
         mount(
@@ -155,9 +149,68 @@ fn hierarchies(place: &OwnedFd, names: &[String], label: Option<&str>) -> rustix
             flags,
             Some(data.as_c_str()),
         )?;
-        for one in name.split(',').filter(|one| one != name) {
+        for one in other_names(name) {
             rustix::fs::symlinkat(name.as_str(), CWD, one)?;
         }
     }
     rustix::process::chdir("/")
+}
+
+/// The data of mount(2) for the directory of a hierarchy.
+fn hierarchy_data(name: &str, label: Option<&str>) -> String {
+    let controllers = match name {
+        "systemd" => "none,name=systemd",
+        controllers => controllers,
+    };
+    match label {
+        Some(label) => format!("{controllers},context=\"{label}\""),
+        None => controllers.to_owned(),
+    }
+}
+
+/// The names by which programs look up one controller of several.
+fn other_names(name: &str) -> impl Iterator<Item = &str> {
+    name.split(',').filter(move |one| *one != name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hierarchy_is_named_as_the_kernel_knows_it() {
+        for (name, label, data) in [
+            ("pids", None, "pids"),
+            ("cpu,cpuacct", None, "cpu,cpuacct"),
+            ("systemd", None, "none,name=systemd"),
+            ("pids", Some("a:b"), "pids,context=\"a:b\""),
+            ("systemd", Some("a:b"), "none,name=systemd,context=\"a:b\""),
+        ] {
+            assert_eq!(hierarchy_data(name, label), data);
+        }
+        assert_eq!(
+            other_names("cpu,cpuacct").collect::<Vec<_>>(),
+            ["cpu", "cpuacct"]
+        );
+        assert_eq!(other_names("pids").count(), 0);
+    }
+
+    #[test]
+    fn a_step_is_known_by_its_place_and_its_type() {
+        let step = KernelMountStep {
+            destination: "/sys".into(),
+            what: KernelSource::FileSystem {
+                kind: "sysfs".to_owned(),
+                source: "sysfs".into(),
+                options: Vec::new(),
+            },
+        };
+        assert!(step.is(Path::new("/sys"), "sysfs"));
+        assert!(!step.is(Path::new("/sys"), "tmpfs") && !step.is(Path::new("/x"), "sysfs"));
+        let hierarchies = KernelMountStep {
+            what: KernelSource::Hierarchies(Vec::new()),
+            ..step
+        };
+        assert!(!hierarchies.is(Path::new("/sys"), "tmpfs"));
+    }
 }

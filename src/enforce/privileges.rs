@@ -203,3 +203,54 @@ fn set(sets: &CapabilitySets) -> Result<(), Errno> {
     };
     thread::set_capabilities(None, sets)
 }
+
+#[cfg(test)]
+mod tests {
+    use oci_spec::runtime::{LinuxCapabilitiesBuilder, ProcessBuilder, UserBuilder};
+
+    use super::*;
+
+    fn sets(all: &[SpecCapability]) -> LinuxCapabilities {
+        let set: oci_spec::runtime::Capabilities = all.iter().copied().collect();
+        LinuxCapabilitiesBuilder::default()
+            .bounding(set.clone())
+            .effective(set.clone())
+            .permitted(set.clone())
+            .inheritable(set.clone())
+            .ambient(set)
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn the_setup_gets_its_capabilities_in_three_sets_and_hands_none_on() {
+        let own = sets(&[SpecCapability::Kill]);
+        let setup = for_setup(&own, &[SpecCapability::SysChroot]);
+        for set in [setup.bounding(), setup.effective(), setup.permitted()] {
+            let set = set.as_ref().unwrap();
+            assert!(SETUP.iter().all(|one| set.contains(one)));
+            assert!(set.contains(&SpecCapability::Kill));
+            assert!(set.contains(&SpecCapability::SysChroot));
+            assert_eq!(set.len(), SETUP.len() + 2);
+        }
+        // execve(2) hands these two on.
+        assert_eq!(setup.inheritable(), own.inheritable());
+        assert_eq!(setup.ambient(), own.ambient());
+    }
+
+    #[test]
+    fn libcontainer_gets_neither_capabilities_nor_groups() {
+        let user = UserBuilder::default().uid(7u32).additional_gids([8, 9]);
+        let mut process = ProcessBuilder::default()
+            .capabilities(sets(&[SpecCapability::Kill]))
+            .user(user.build().unwrap())
+            .build()
+            .unwrap();
+        let rights = SetupRights::take(&mut process);
+        assert!(process.capabilities().is_none());
+        assert_eq!(process.user().additional_gids(), &None);
+        assert_eq!(process.user().uid(), 7);
+        assert_eq!(rights.groups, [8, 9]);
+        assert_eq!(rights.capabilities.effective.len(), 1);
+    }
+}

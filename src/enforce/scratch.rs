@@ -289,18 +289,36 @@ impl<'a> Scratch<'a> {
     /// (`ovl_allow_offline_changes`). `xino=on` would do, but over memory it gives inode numbers beyond 2^53, which
     /// JavaScript cannot tell apart.
     fn keep_links(&self, fs: &NewFileSystem, below: LowerLayer<'_>) -> rustix::io::Result<()> {
-        if self.user_namespace != UserNamespace::Nodes {
-            // Without it an overlay needs trusted.* attributes, which only the host's root may set. The other options
-            // conflict with it, and there are no handles.
-            return fs.set_flag("userxattr");
+        for option in link_options(self.user_namespace, below) {
+            match option {
+                OverlayOption::Flag(name) => fs.set_flag(name)?,
+                OverlayOption::On(name) => fs.set(name, "on")?,
+            }
         }
-        fs.set("redirect_dir", "on")?;
-        match below {
-            // A lower file's hard links stay one file. The kernel falls back by itself if there are no handles.
-            LowerLayer::Directory(_) => fs.set("index", "on"),
-            // `index` would refuse directories that the engine writes (EBUSY), and a cache that was remade (ESTALE).
-            LowerLayer::Layers(_) | LowerLayer::Again(_) => Ok(()),
-        }
+        Ok(())
+    }
+}
+
+/// An option of an overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OverlayOption {
+    Flag(&'static str),
+    /// `NAME=on`.
+    On(&'static str),
+}
+
+fn link_options(user_namespace: UserNamespace, below: LowerLayer<'_>) -> &'static [OverlayOption] {
+    use OverlayOption::{Flag, On};
+    if user_namespace != UserNamespace::Nodes {
+        // Without it an overlay needs trusted.* attributes, which only the host's root may set. The other options
+        // conflict with it, and there are no handles.
+        return &[Flag("userxattr")];
+    }
+    match below {
+        // A lower file's hard links stay one file. The kernel falls back by itself if there are no handles.
+        LowerLayer::Directory(_) => &[On("redirect_dir"), On("index")],
+        // `index` would refuse directories that the engine writes (EBUSY), and a cache that was remade (ESTALE).
+        LowerLayer::Layers(_) | LowerLayer::Again(_) => &[On("redirect_dir")],
     }
 }
 
@@ -346,19 +364,68 @@ fn move_to(old: &OwnedFd, new: &OwnedFd, path: &Path) -> rustix::io::Result<()> 
 }
 
 fn in_memory(bytes: u64) -> Result<OwnedFd, EnforceError> {
+    tmpfs_with(&memory_options(bytes))
+}
+
+fn memory_options(bytes: u64) -> [String; 5] {
     // Even an empty file costs the kernel about a kilobyte: so the number of files is limited with the bytes.
     let files = (bytes / 1024).max(1024);
-    tmpfs_with(&[
+    [
         format!("size={bytes}"),
         format!("nr_inodes={files}"),
         "mode=0755".to_owned(),
         "nosuid".to_owned(),
         "nodev".to_owned(),
-    ])
+    ]
 }
 
 fn make_dir(at: &OwnedFd, name: &str, mode: u32) -> rustix::io::Result<()> {
     rustix::fs::mkdirat(at, name, Mode::from_raw_mode(0o700))?;
     // mkdir(2) obeys the umask; chmod(2) does not.
     rustix::fs::chmodat(at, name, Mode::from_raw_mode(mode), AtFlags::empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_bounds_the_bytes_and_the_files() {
+        let options = memory_options(1 << 30);
+        assert_eq!(options[..2], ["size=1073741824", "nr_inodes=1048576"]);
+        // A small one has room for the directories that every container makes.
+        assert_eq!(memory_options(4096)[1], "nr_inodes=1024");
+        for option in ["mode=0755", "nosuid", "nodev"] {
+            assert!(options.iter().any(|one| one == option), "{option}");
+        }
+    }
+
+    #[test]
+    fn an_overlay_keeps_links_as_far_as_its_lower_layer_allows() {
+        use OverlayOption::{Flag, On};
+        let (nodes, other) = (UserNamespace::Nodes, UserNamespace::Own);
+        let at = Path::new("/x");
+        for (user_namespace, below, expected) in [
+            (
+                nodes,
+                LowerLayer::Directory(at),
+                &[On("redirect_dir"), On("index")][..],
+            ),
+            (nodes, LowerLayer::Again(at), &[On("redirect_dir")]),
+            (other, LowerLayer::Directory(at), &[Flag("userxattr")]),
+            (other, LowerLayer::Again(at), &[Flag("userxattr")]),
+        ] {
+            assert_eq!(link_options(user_namespace, below), expected);
+        }
+    }
+
+    #[test]
+    fn the_directories_of_an_overlay_lie_side_by_side() {
+        let part = UpperDirs::part("root");
+        assert_eq!(part.upper, Path::new("/dev/root.upper"));
+        assert_eq!(part.work, Path::new("/dev/root.work"));
+        assert_eq!(part.beside("layers"), Path::new("/dev/root.layers"));
+        let own = UpperDirs::at(Path::new("/k"));
+        assert_eq!((own.upper, own.work), ("/k/upper".into(), "/k/work".into()));
+    }
 }

@@ -48,17 +48,24 @@ pub fn delete(place: &ContainerPaths, deletes: DeleteScope) -> Result<(), Runtim
         let status = status::load(place)
             .map(|c| c.status())
             .unwrap_or(ContainerStatus::Stopped);
-        if !matches!(status, ContainerStatus::Stopped | ContainerStatus::Created) {
-            let why = format!("that is not stopped: {}", status::words(status));
-            return Err(RuntimeError::State {
-                verb: "delete",
-                id: place.id.as_str().to_owned(),
-                why,
-            });
-        }
+        check_ended(place.id.as_str(), status)?;
     }
     remove_all(place, record.as_ref())?;
     lock.remove()
+}
+
+/// Refuses a container that lives, or that another `create` is making.
+fn check_ended(id: &str, status: ContainerStatus) -> Result<(), RuntimeError> {
+    match status {
+        ContainerStatus::Stopped | ContainerStatus::Created => Ok(()),
+        ContainerStatus::Creating | ContainerStatus::Running | ContainerStatus::Paused => {
+            Err(RuntimeError::State {
+                verb: "delete",
+                id: id.to_owned(),
+                why: format!("that is not stopped: {}", status::words(status)),
+            })
+        }
+    }
 }
 
 /// Kills a container before waiting for its lock. A verb that holds the lock may wait for something in the container
@@ -276,4 +283,39 @@ fn remove_dir(dir: &Path) -> Result<(), RuntimeError> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_ended_container_is_deleted_without_force() {
+        for (status, expected) in [
+            (ContainerStatus::Stopped, None),
+            (ContainerStatus::Created, None),
+            (ContainerStatus::Running, Some("running")),
+            (ContainerStatus::Paused, Some("paused")),
+            (ContainerStatus::Creating, Some("creating")),
+        ] {
+            let why = check_ended("c1", status).err().map(|e| e.to_string());
+            match expected {
+                None => assert_eq!(why, None),
+                Some(word) => assert!(why.unwrap().ends_with(word), "{status:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_is_removed_once_or_twice() {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        let dir = nix::unistd::mkdtemp(&base).unwrap();
+        fs::create_dir(dir.join("run")).unwrap();
+        fs::write(dir.join("run/x"), "").unwrap();
+        fs::write(dir.join(record::FILE), "{}").unwrap();
+        remove_own_dir(&dir).unwrap();
+        assert!(!dir.exists());
+        // Twice is no error: `delete` can be repeated.
+        remove_own_dir(&dir).unwrap();
+    }
 }

@@ -253,3 +253,23 @@ impl RuntimeError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_record_is_a_missing_container_and_nothing_else_is() {
+        let of = |kind: io::ErrorKind| {
+            let error = RuntimeError::io("read the record")(io::Error::from(kind));
+            error.unknown_if_absent("c1")
+        };
+        assert!(matches!(of(io::ErrorKind::NotFound), RuntimeError::Unknown(id) if id == "c1"));
+        assert!(matches!(
+            of(io::ErrorKind::PermissionDenied),
+            RuntimeError::Io { .. }
+        ));
+        let other = RuntimeError::NotRunning.unknown_if_absent("c1");
+        assert!(matches!(other, RuntimeError::NotRunning));
+    }
+}

@@ -38,18 +38,22 @@ pub fn start(
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
     let started = release(global, place, &mut record, proxy).and_then(|()| poststart(&record));
     RunDir::of(place).note(vec![events::started(&started)]);
-    let hook_failed = match &started {
-        Err(RuntimeError::Hook(_)) => true,
-        Err(RuntimeError::Init(report)) => report.failed == FailureKind::Hook,
-        _ => false,
-    };
-    if hook_failed {
+    if started.as_ref().is_err_and(is_of_a_hook) {
         if let Err(cleanup) = delete::remove_all(place, Some(&record)) {
             log::error!("after a failed hook: {}", crate::log::chain(&cleanup));
         }
         lock.remove()?;
     }
     started
+}
+
+/// Whether a hook failed, after which the container is deleted. Any other failure leaves it for its caller.
+fn is_of_a_hook(error: &RuntimeError) -> bool {
+    match error {
+        RuntimeError::Hook(_) => true,
+        RuntimeError::Init(report) => report.failed == FailureKind::Hook,
+        _ => false,
+    }
 }
 
 /// Runs poststart hooks, once the program runs.
@@ -159,17 +163,84 @@ fn check_sidecar(record: &Record) -> Result<(), &'static str> {
         pid: shared.sidecar_pid,
         start_time: shared.sidecar_start,
     });
-    let is_gone = |sidecar: Option<ProcessId>| sidecar.is_some_and(|sidecar| !sidecar.is_alive());
-    match (is_gone(own), is_gone(shared), shared) {
-        (_, true, _) => Err(
+    let state = |sidecar: Option<ProcessId>| match sidecar.map(ProcessId::is_alive) {
+        None => NeededSidecar::None,
+        Some(true) => NeededSidecar::Alive,
+        Some(false) => NeededSidecar::Gone,
+    };
+    judge_sidecars(state(own), state(shared))
+}
+
+/// A sidecar that a container needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NeededSidecar {
+    /// It needs none.
+    None,
+    Alive,
+    Gone,
+}
+
+fn judge_sidecars(own: NeededSidecar, shared: NeededSidecar) -> Result<(), &'static str> {
+    use NeededSidecar::{Alive, Gone, None};
+    match (own, shared) {
+        (_, Gone) => Err(
             "the container whose network it shares has ended or lost its sidecar: delete and create it again",
         ),
-        (true, false, None) => {
+        (Gone, None) => {
             Err("its sidecar is gone, so there is no network wall: delete and create it again")
         }
-        (true, false, Some(_)) => Err(
+        (Gone, Alive) => Err(
             "its sidecar is gone, which answers the denied system calls: delete and create it again",
         ),
-        (false, false, _) => Ok(()),
+        (None | Alive, None | Alive) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NeededSidecar::{Alive, Gone, None};
+    use super::*;
+    use crate::enforce::report::FailureReport;
+
+    #[test]
+    fn no_container_starts_without_a_sidecar_that_it_needs() {
+        for (own, shared, expected) in [
+            (None, None, Option::None),
+            (Alive, None, Option::None),
+            (Alive, Alive, Option::None),
+            (None, Alive, Option::None),
+            (Gone, None, Some("no network wall")),
+            (Gone, Alive, Some("answers the denied system calls")),
+            // The other container's matters more: with it goes the network.
+            (Gone, Gone, Some("whose network it shares")),
+            (Alive, Gone, Some("whose network it shares")),
+            (None, Gone, Some("whose network it shares")),
+        ] {
+            let why = judge_sidecars(own, shared).err();
+            let fits = match (why, expected) {
+                (Some(why), Some(expected)) => why.contains(expected) && why.contains("create it"),
+                (why, expected) => why == expected,
+            };
+            assert!(fits, "{own:?} {shared:?}: {why:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_failed_hook_deletes_the_container() {
+        let report = |failed| {
+            RuntimeError::Init(FailureReport {
+                failed,
+                text: String::new(),
+            })
+        };
+        assert!(is_of_a_hook(&report(FailureKind::Hook)));
+        for other in [
+            FailureKind::NoProgram,
+            FailureKind::Program,
+            FailureKind::Step,
+        ] {
+            assert!(!is_of_a_hook(&report(other)));
+        }
+        assert!(!is_of_a_hook(&RuntimeError::NotRunning));
     }
 }

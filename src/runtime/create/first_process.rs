@@ -60,6 +60,14 @@ pub fn is_ours(global: &GlobalOptions, spec: &Spec) -> bool {
 
 /// Whether [`make`] supports this spec.
 fn is_plain(spec: &Spec) -> bool {
+    // Root of a user namespace of its own makes what it is root of. libcontainer handles maps that engines wrote.
+    let all = rustix::process::geteuid().is_root() && maps_everyone().unwrap_or(false);
+    let rootless = unprivileged::inside().is_none() && !all;
+    has_nothing_rare(spec) && !rootless && path::named(spec).is_some()
+}
+
+/// Whether a spec has nothing that is left to libcontainer.
+fn has_nothing_rare(spec: &Spec) -> bool {
     let Some(linux) = spec.linux() else {
         return false;
     };
@@ -77,10 +85,7 @@ fn is_plain(spec: &Spec) -> bool {
     let mapped = mapped
         .filter(|m| m.uid_mappings().is_some() || m.gid_mappings().is_some())
         .count();
-    // Root of a user namespace of its own makes what it is root of. libcontainer handles maps that engines wrote.
-    let all = rustix::process::geteuid().is_root() && maps_everyone().unwrap_or(false);
-    let rootless = unprivileged::inside().is_none() && !all;
-    !other && !rare && mapped == 0 && !rootless && path::named(spec).is_some()
+    !other && !rare && mapped == 0
 }
 
 /// Makes the process, and waits until it is ready for `start`. A failure removes everything but the cgroup, which the
@@ -303,4 +308,52 @@ fn attend(
     to_init.close().map_err(main)?;
     from_init.wait_for_init_ready().map_err(main)?;
     from_init.close().map_err(main)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn is_ordinary(change: impl FnOnce(&mut Value)) -> bool {
+        let mut spec = json!({
+            "ociVersion": "1.2.0",
+            "mounts": [{"destination": "/x", "type": "bind", "source": "/y"}],
+            "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}]},
+        });
+        change(&mut spec);
+        has_nothing_rare(&serde_json::from_value(spec).unwrap())
+    }
+
+    #[test]
+    fn rare_specs_are_left_to_libcontainer() {
+        assert!(is_ordinary(|_| {}));
+        assert!(is_ordinary(|spec| spec["linux"]["namespaces"] = json!([])));
+        // An empty list asks for nothing.
+        assert!(is_ordinary(
+            |spec| spec["linux"]["resources"] = json!({"rdma": {}})
+        ));
+        for namespace in [
+            json!({"type": "user"}),
+            json!({"type": "time"}),
+            json!({"type": "pid", "path": "/proc/1/ns/pid"}),
+        ] {
+            assert!(
+                !is_ordinary(|spec| spec["linux"]["namespaces"] = json!([namespace])),
+                "{namespace}"
+            );
+        }
+        let network = json!([{"type": "network", "path": "/run/netns/x"}]);
+        assert!(is_ordinary(|spec| spec["linux"]["namespaces"] = network));
+        assert!(!is_ordinary(|spec| spec["linux"]["intelRdt"] = json!({})));
+        let rdma = json!({"rdma": {"mlx5_1": {"hcaHandles": 3}}});
+        assert!(!is_ordinary(|spec| spec["linux"]["resources"] = rdma));
+        let ids = json!([{"containerID": 0, "hostID": 1, "size": 1}]);
+        assert!(!is_ordinary(
+            |spec| spec["mounts"][0]["uidMappings"] = ids.clone()
+        ));
+        assert!(!is_ordinary(|spec| spec["mounts"][0]["gidMappings"] = ids));
+        assert!(!is_ordinary(|spec| drop(spec["linux"].take())));
+    }
 }

@@ -313,3 +313,52 @@ pub(in crate::runtime) fn open_namespace(pid: i32, kind: &str) -> Result<OwnedFd
     rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
         .map_err(RuntimeError::io(format!("open {path}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(change: impl FnOnce(&mut Plan)) -> ServingConfig {
+        let mut plan = crate::plan::tests::sample();
+        plan.network.ports = [22, 443].into();
+        change(&mut plan);
+        let place = ContainerPaths::new(Path::new("/run/x"), "c1").unwrap();
+        serving(&plan, &place)
+    }
+
+    #[test]
+    fn the_sidecar_listens_inside_only_where_it_decides_or_refuses() {
+        for (mode, refusing, expected) in [
+            (NetworkMode::Allowlist, false, Some(vec![22, 443])),
+            (NetworkMode::Local, true, Some(vec![22, 443])),
+            // Inbound ports alone are served outside.
+            (NetworkMode::Local, false, None),
+            (NetworkMode::None, false, None),
+        ] {
+            let config = served(|plan| {
+                plan.network.mode = mode;
+                plan.network.refusing = refusing;
+            });
+            assert_eq!(config.ports, expected, "{mode:?} {refusing}");
+            // Unknown until the engine's files are read.
+            assert_eq!(config.engine_networks, EngineNetworks::Closed);
+        }
+    }
+
+    #[test]
+    fn only_an_allowlist_gives_addresses_inside() {
+        let config = served(|plan| plan.network.mode = NetworkMode::Allowlist);
+        let serving = (config, PathBuf::new());
+        for (mode, expected) in [
+            (NetworkMode::Allowlist, InnerMode::AnyIp),
+            (NetworkMode::Local, InnerMode::Loopback),
+            (NetworkMode::None, InnerMode::Loopback),
+        ] {
+            let inner = inner_config(&[], mode, 3128, Some(&serving), None);
+            assert_eq!(inner.mode, expected);
+            assert!(inner.listen.is_some());
+            let none = inner_config(&[], mode, 3128, None, None);
+            assert!(none.listen.is_none() && none.dialers == 0);
+        }
+    }
+}

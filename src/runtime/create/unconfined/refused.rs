@@ -86,3 +86,65 @@ pub(super) fn check_proc(mount: &Mount, destination: &Path) -> Result<(), Runtim
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn spec_mount(typ: &str, source: &str, options: &[&str]) -> Mount {
+        let mut mount = Mount::default();
+        mount.set_typ(Some(typ.to_owned()));
+        mount.set_source(Some(PathBuf::from(source)));
+        let options: Vec<String> = options.iter().map(|one| (*one).to_owned()).collect();
+        mount.set_options(Some(options));
+        mount
+    }
+
+    #[test]
+    fn options_that_libcontainer_drops_are_refused() {
+        for (typ, options, named) in [
+            ("bind", &["bind", "remount"][..], Some("remount")),
+            ("tmpfs", &["remount"], Some("remount")),
+            ("tmpfs", &["idmap"], Some("idmap")),
+            ("tmpfs", &["ridmap"], Some("idmap")),
+            ("bind", &["bind", "idmap"], None),
+            ("tmpfs", &["nosuid"], None),
+        ] {
+            let found = check_remount(&spec_mount(typ, "x", options));
+            let words = found.err().map(|error| crate::log::chain(&error));
+            let expected = named.map(|name| format!("the option {name} is not for a new mount"));
+            match (&words, &expected) {
+                (Some(words), Some(expected)) => assert!(words.contains(expected), "{words}"),
+                (words, expected) => assert_eq!(words, expected, "{typ} {options:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernels_directory_that_is_a_link_is_refused() {
+        let moved = |asked: &str, found: &str| check_kernels(Path::new(asked), Path::new(found));
+        assert!(moved("/proc", "/proc").is_ok() && moved("/var/run", "/run").is_ok());
+        for kernel in ["/dev", "/proc", "/sys"] {
+            assert!(moved(kernel, "/elsewhere").is_err(), "{kernel}");
+        }
+        // A place below one of them may be a link of the image.
+        assert!(moved("/dev/shm", "/run/shm").is_ok());
+    }
+
+    #[test]
+    fn only_procfs_and_the_emulated_files_are_mounted_at_proc() {
+        let at = |mount: &Mount, at: &str| check_proc(mount, Path::new(at)).is_ok();
+        let proc = spec_mount("proc", "proc", &[]);
+        let memory = spec_mount("tmpfs", "tmpfs", &[]);
+        assert!(at(&proc, "/proc") && !at(&memory, "/proc"));
+        let bind = |source| spec_mount("bind", source, &["bind"]);
+        // This test's own procfs, and a directory.
+        assert!(at(&bind("/proc"), "/proc") && !at(&bind("/etc"), "/proc"));
+        assert!(at(&bind("/etc"), "/proc/cpuinfo") && at(&memory, "/procfs"));
+        for inside in ["/proc/self/attr", "/proc/cpuinfo/x", "/proc/sys"] {
+            assert!(!at(&bind("/etc"), inside), "{inside}");
+        }
+    }
+}
