@@ -84,29 +84,7 @@ impl Layout {
         environment: &[String],
         shown: NodeView,
     ) -> Self {
-        let home = variable(environment, "HOME").map(PathBuf::from);
-        let mut layout = Self {
-            binds: Vec::new(),
-            system: BTreeSet::new(),
-            dropped: Vec::new(),
-            asked: BTreeSet::new(),
-            apart: BTreeSet::new(),
-            caches: BTreeSet::new(),
-            packages: BTreeSet::new(),
-            kept: None,
-            agent: None,
-            written: BTreeSet::new(),
-            venvs: Vec::new(),
-            path: variable(environment, "PATH").unwrap_or_default().to_owned(),
-            links: Vec::new(),
-            masked: Vec::new(),
-            workspace: workspace.to_owned(),
-            cwd: workspace.to_owned(),
-            readonly: Vec::new(),
-            git: String::new(),
-            home: home.filter(|h| h.is_absolute()),
-            real: RealPaths::default(),
-        };
+        let mut layout = Self::empty(workspace, environment);
         for path in &list.system {
             layout.add(path);
         }
@@ -128,6 +106,33 @@ impl Layout {
             layout.masked.extend(hidden);
         }
         layout
+    }
+
+    /// The workspace alone.
+    pub(super) fn empty(workspace: &Path, environment: &[String]) -> Self {
+        let home = variable(environment, "HOME").map(PathBuf::from);
+        Self {
+            binds: Vec::new(),
+            system: BTreeSet::new(),
+            dropped: Vec::new(),
+            asked: BTreeSet::new(),
+            apart: BTreeSet::new(),
+            caches: BTreeSet::new(),
+            packages: BTreeSet::new(),
+            kept: None,
+            agent: None,
+            written: BTreeSet::new(),
+            venvs: Vec::new(),
+            path: variable(environment, "PATH").unwrap_or_default().to_owned(),
+            links: Vec::new(),
+            masked: Vec::new(),
+            workspace: workspace.to_owned(),
+            cwd: workspace.to_owned(),
+            readonly: Vec::new(),
+            git: String::new(),
+            home: home.filter(|h| h.is_absolute()),
+            real: RealPaths::default(),
+        }
     }
 
     /// Mounts each file that decides about runs on itself, so that the command cannot write, replace or move it. A new
@@ -361,4 +366,88 @@ fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
     environment
         .iter()
         .find_map(|e| e.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace in a home; nothing of it is on this machine.
+    fn layout(binds: &[&str]) -> Layout {
+        let environment = ["HOME=/nohome/u".to_owned(), "PATH=/nobin".to_owned()];
+        let mut layout = Layout::empty(Path::new("/nohome/u/p"), &environment);
+        layout.binds = binds.iter().map(PathBuf::from).collect();
+        layout
+    }
+
+    #[test]
+    fn a_bind_that_another_one_shows_is_dropped_and_a_mount_of_the_node_is_not() {
+        let mut all = layout(&["/nousr/lib", "/nohome/u/p", "/nousr", "/nousr", "/nousr/m"]);
+        all.apart.insert("/nousr/m".into());
+        all.settle();
+        assert_eq!(all.binds, ["/nousr", "/nousr/m"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn a_path_is_shown_by_the_innermost_place_that_is_not_hidden() {
+        let mut all = layout(&["/nousr"]);
+        all.written.insert("/nohome/u/p/out".into());
+        let by = |all: &Layout, path: &str| all.shown_by(Path::new(path));
+        assert_eq!(by(&all, "/nousr/bin/x"), Some("/nousr".into()));
+        assert_eq!(by(&all, "/nohome/u/p/x"), Some("/nohome/u/p".into()));
+        assert_eq!(
+            by(&all, "/nohome/u/p/out/x"),
+            Some("/nohome/u/p/out".into())
+        );
+        for hidden in ["/nohome/u", "/nohome/u/pp", "/nousrs", "/"] {
+            assert_eq!(by(&all, hidden), None, "{hidden}");
+        }
+        all.masked.push("/nousr".into());
+        assert!(!all.shows(Path::new("/nousr/bin/x")));
+        all.links.push(("/nolink".into(), "/nousr".into()));
+        assert!(all.shows_name(Path::new("/nolink/x")) && !all.shows_name(Path::new("/nolinks")));
+    }
+
+    #[test]
+    fn parents_in_the_home_are_made_and_nothing_below_a_bind() {
+        let mut all = layout(&["/nohome/u/.cargo/bin", "/var"]);
+        all.caches.insert("/nohome/u/.cache/pip".into());
+        let made = all.directories();
+        for path in [
+            "/nohome/u",
+            "/nohome/u/p",
+            "/nohome/u/.cargo",
+            "/nohome/u/.cache",
+            "/tmp",
+        ] {
+            assert!(made.contains(Path::new(path)), "{path}");
+        }
+        // The node has its own directory there.
+        assert!(!made.contains(Path::new("/var/tmp")), "{made:?}");
+        assert!(!made.contains(Path::new("/nohome/u/.cargo/bin")));
+    }
+
+    #[test]
+    fn whole_homes_and_odd_paths_are_no_toolchains() {
+        let all = layout(&[]);
+        let why = |path: &str| all.no_toolchain(Path::new(path)).unwrap_or_default();
+        assert!(why("/usr/../etc").contains("`..`"));
+        assert!(why("/nohere/bin").contains("cannot be opened"));
+        assert!(why("/root").contains("home directory"));
+        assert!(why("/").contains("home directory") && !why("/etc").is_empty());
+        assert_eq!(why("/usr/bin"), "");
+    }
+
+    #[test]
+    fn the_planner_judges_all_binds_but_the_lists() {
+        let mut all = layout(&["/nousr", "/noopt"]);
+        all.system.insert("/nousr".into());
+        all.drop(Path::new("/nobin"), "a reason".to_owned());
+        all.drop(Path::new("/nobin"), "another".to_owned());
+        let plan = all.wrapped(WrapOptions::default());
+        assert_eq!(plan.judged, [PathBuf::from("/noopt")].into());
+        assert_eq!(plan.system, [PathBuf::from("/nousr")].into());
+        assert_eq!(plan.dropped.len(), 1);
+        assert_eq!(plan.dropped[0].why, "a reason");
+    }
 }

@@ -252,3 +252,64 @@ fn option_of_system(option: &str, real: &Path, never: &NeverList) -> Option<Stri
     let why = never.read_only(real).filter(|_| option == "--write")?;
     Some(format!("always read-only: {why}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        Layout::empty(Path::new("/nohome/p"), &[])
+    }
+
+    #[test]
+    fn read_closes_a_part_of_the_workspace_where_the_walls_can() {
+        let mut all = layout();
+        let mut close = |real: &str, walls| {
+            let closed = all.close_in_workspace(Path::new("x"), real.into(), walls);
+            closed.err().map(|error| error.to_string())
+        };
+        assert_eq!(close("/nohome/p/docs", Walls::Namespaces), None);
+        let whole = close("/nohome/p", Walls::Namespaces).unwrap();
+        assert!(whole.contains("filesystem.workspace=read-only"), "{whole}");
+        let landlock = close("/nohome/p/docs", Walls::Landlock).unwrap();
+        assert!(landlock.contains("no rule of Landlock"), "{landlock}");
+        assert_eq!(all.readonly, [PathBuf::from("/nohome/p/docs")]);
+    }
+
+    #[test]
+    fn a_path_of_read_and_of_write_is_refused() {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        let dir = nix::unistd::mkdtemp(&base).unwrap();
+        let dir = dir.canonicalize().unwrap();
+        std::fs::create_dir(dir.join("a")).unwrap();
+        let both = |real: &Path, written: &Path| {
+            refuse_both(Path::new("x"), real, &[written.to_owned()]).is_err()
+        };
+        assert!(both(&dir, &dir) && both(&dir.join("a"), &dir));
+        assert!(!both(&dir, &dir.join("a")), "what is written lies in it");
+        assert!(!both(&dir, &dir.join("gone")));
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_place_of_root_is_never_written_and_may_be_read() {
+        let never = NeverList::builtin();
+        let why = |option, path: &str| option_of_system(option, Path::new(path), never);
+        assert!(
+            why("--write", "/usr/bin")
+                .unwrap()
+                .starts_with("always read-only")
+        );
+        assert_eq!(why("--read", "/usr/bin"), None);
+        assert_eq!(why("--write", "/nosrv/data"), None);
+    }
+
+    #[test]
+    fn files_that_wrap_makes_and_private_ones_of_etc_are_not_shown() {
+        for name in ["gitconfig", "hostname", "hosts", "resolv.conf"] {
+            let why = not_public(&Path::new("/etc").join(name)).unwrap();
+            assert!(why.contains("its own file"), "{why}");
+        }
+        assert!(not_public(Path::new("/etc/nothing-is-here")).is_some());
+    }
+}

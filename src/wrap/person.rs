@@ -53,16 +53,10 @@ impl Person {
             by_name("DOAS_USER")?,
             by_number("PKEXEC_UID")?,
         ];
-        let mut said = said.into_iter().flatten();
-        let Some((variable, account)) = said.next() else {
-            return Ok(by_login(workspace).map_or_else(Self::caller, Self::behind));
-        };
-        if let Some((other, _)) = said.find(|(_, other)| other.uid != account.uid) {
-            bail!(WrapRefusal::TwoPeople(variable, other));
-        }
-        Ok(match account.uid {
-            0 => Self::caller(),
-            _ => Self::behind(account),
+        Ok(match choose(said.into_iter().flatten())? {
+            ChosenPerson::Login => by_login(workspace).map_or_else(Self::caller, Self::behind),
+            ChosenPerson::Caller => Self::caller(),
+            ChosenPerson::Behind(account) => Self::behind(account),
         })
     }
 
@@ -100,10 +94,15 @@ impl Person {
     }
 
     fn behind(account: Account) -> Self {
+        let groups = account.groups();
+        Self::behind_with(account, groups)
+    }
+
+    fn behind_with(account: Account, groups: Vec<u32>) -> Self {
         Self {
             uid: account.uid,
             gid: account.gid,
-            groups: account.groups(),
+            groups,
             account: Some(account),
             environment: Environment::Changed,
         }
@@ -159,6 +158,33 @@ fn files_as(uid: u32, gid: u32) -> io::Result<()> {
         .ok_or(io::ErrorKind::PermissionDenied.into())
 }
 
+/// Who runs `wrap` where root calls it.
+#[derive(Debug, PartialEq, Eq)]
+enum ChosenPerson {
+    /// Root itself.
+    Caller,
+    /// The user that a variable names.
+    Behind(Account),
+    /// No variable names a user: the login id decides.
+    Login,
+}
+
+/// Whom the variables of sudo, doas and pkexec name. Two that contradict each other are an error: one is left over from
+/// an outer call.
+fn choose(named: impl IntoIterator<Item = (&'static str, Account)>) -> Result<ChosenPerson> {
+    let mut named = named.into_iter();
+    let Some((variable, account)) = named.next() else {
+        return Ok(ChosenPerson::Login);
+    };
+    if let Some((other, _)) = named.find(|(_, other)| other.uid != account.uid) {
+        bail!(WrapRefusal::TwoPeople(variable, other));
+    }
+    Ok(match account.uid {
+        0 => ChosenPerson::Caller,
+        _ => ChosenPerson::Behind(account),
+    })
+}
+
 /// The user whose number a variable holds. An unknown number is an error, since the groups would be unknown.
 fn by_number(variable: &'static str) -> Result<Option<(&'static str, Account)>> {
     let Some(value) = std::env::var_os(variable) else {
@@ -193,8 +219,74 @@ fn named(
 fn by_login(workspace: &Path) -> Option<Account> {
     use std::os::unix::fs::MetadataExt;
     let text = std::fs::read_to_string("/proc/self/loginuid").ok()?;
-    let uid: u32 = text.trim().parse().ok()?;
     let owner = std::fs::metadata(workspace).ok()?.uid();
-    let person = uid != 0 && uid != u32::MAX && uid == owner;
-    person.then(|| Account::of_uid(uid)).flatten()
+    login_of(&text, owner).and_then(Account::of_uid)
+}
+
+/// The login id of a process, if it is a user's who owns the directory. The largest number means that nobody logged in.
+fn login_of(text: &str, owner: u32) -> Option<u32> {
+    let uid: u32 = text.trim().parse().ok()?;
+    (uid != 0 && uid != u32::MAX && uid == owner).then_some(uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(uid: u32) -> Account {
+        Account {
+            name: format!("u{uid}"),
+            uid,
+            gid: uid,
+            home: format!("/home/u{uid}").into(),
+            shell: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_user_behind_sudo_is_the_one_that_all_variables_name() {
+        let of = |named: &[(&'static str, u32)]| {
+            choose(named.iter().map(|(name, uid)| (*name, account(*uid))))
+        };
+        assert_eq!(of(&[]).unwrap(), ChosenPerson::Login);
+        let user = ChosenPerson::Behind(account(1000));
+        assert_eq!(of(&[("SUDO_UID", 1000)]).unwrap(), user);
+        assert_eq!(
+            of(&[("DOAS_USER", 1000), ("PKEXEC_UID", 1000)]).unwrap(),
+            user
+        );
+        // Root that called sudo is root.
+        assert_eq!(of(&[("SUDO_UID", 0)]).unwrap(), ChosenPerson::Caller);
+        for two in [
+            [("SUDO_UID", 1000), ("DOAS_USER", 1001)],
+            [("SUDO_UID", 0), ("PKEXEC_UID", 1000)],
+            [("SUDO_UID", 1000), ("PKEXEC_UID", 0)],
+        ] {
+            let why = of(&two).unwrap_err().to_string();
+            assert!(two.iter().all(|(name, _)| why.contains(name)), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_login_counts_for_the_owner_of_the_workspace_alone() {
+        assert_eq!(login_of("1000\n", 1000), Some(1000));
+        assert_eq!(login_of("1000\n", 1001), None);
+        assert_eq!(login_of("0\n", 0), None);
+        // Nobody logged in: the number is no user's, whoever owns the directory.
+        assert_eq!(login_of("4294967295\n", u32::MAX), None);
+        assert_eq!(login_of("", 0), None);
+    }
+
+    #[test]
+    fn a_home_that_is_the_root_or_relative_is_none() {
+        let home = |path: &str| {
+            let account = Account {
+                home: path.into(),
+                ..account(1000)
+            };
+            Person::behind_with(account, Vec::new()).home()
+        };
+        assert_eq!(home("/home/u"), Some("/home/u".into()));
+        assert_eq!((home("/"), home("home"), home("")), (None, None, None));
+    }
 }

@@ -214,3 +214,50 @@ pub fn say_what_is_forbidden(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{SecretPlace, SecretSource};
+
+    fn secret(source: SecretSource, env: Option<&str>) -> NodeSecret {
+        NodeSecret {
+            name: "model".parse().unwrap(),
+            source,
+            policies: Default::default(),
+            requests: ["GET https://api.example.com/*".parse().unwrap()].into(),
+            place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
+            env: env.map(|name| name.parse().unwrap()),
+            uses: None,
+        }
+    }
+
+    #[test]
+    fn the_variable_of_a_secret_and_its_source_stay_outside() {
+        let of_variable = UserSource::Variable("MY_KEY".parse().unwrap());
+        let of_variable = secret(SecretSource::User(of_variable), Some("API_KEY"));
+        let of_file = secret(
+            SecretSource::File("/etc/agentbox/model".parse().unwrap()),
+            Some("OTHER_KEY"),
+        );
+        let all = [
+            "MY_KEY=1",
+            "API_KEY=2",
+            "OTHER_KEY=3",
+            "MY_KEYS=4",
+            "my_key=5",
+            "API_KEY",
+            "X=API_KEY",
+        ];
+        let left = |secrets: &[NodeSecret]| {
+            let mut environment = all.map(str::to_owned).to_vec();
+            withhold(&mut environment, secrets);
+            environment
+        };
+        assert_eq!(left(&[]), all);
+        let rest = ["MY_KEYS=4", "my_key=5", "X=API_KEY"];
+        assert_eq!(left(&[of_variable.clone(), of_file.clone()]), rest);
+        // A value that only its file has: its variable alone stays outside.
+        assert!(names(&of_file, "OTHER_KEY") && !names(&of_file, "MY_KEY"));
+    }
+}

@@ -185,3 +185,106 @@ fn namespaces() -> Vec<oci_spec::runtime::LinuxNamespace> {
     // No network namespace: the sidecar dials from the node's own.
     [Pid, Ipc, Uts, Mount, Cgroup].map(new).to_vec()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wrap::person::Environment;
+
+    fn built(uid: u32, change: impl FnOnce(&mut Layout)) -> Spec {
+        let mut layout = Layout::empty(Path::new("/w"), &[]);
+        change(&mut layout);
+        let person = Person {
+            uid,
+            gid: uid,
+            groups: vec![8],
+            account: None,
+            environment: Environment::Own,
+        };
+        let command = Command {
+            args: &["true".to_owned()],
+            environment: Vec::new(),
+            person: &person,
+            terminal: false,
+            id: "c1",
+            cgroup: "/u".into(),
+        };
+        build(&layout, &command)
+    }
+
+    /// Mount points from the first bind mount on.
+    fn binds(spec: &Spec) -> Vec<String> {
+        let all = spec.mounts().iter().flatten();
+        let binds = all.filter(|mount| mount.typ().as_deref() == Some("bind"));
+        let words = binds.map(|mount| {
+            let options = mount.options().as_ref().unwrap();
+            format!(
+                "{} {}",
+                mount.destination().display(),
+                options.last().unwrap()
+            )
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn binds_come_before_what_is_written_in_them() {
+        let spec = built(1000, |layout| {
+            layout.binds = ["/usr", "/home/u"].map(PathBuf::from).into();
+            layout.written.insert("/home/u/out".into());
+            layout.caches.insert("/home/u/.cache".into());
+            layout.workspace = "/home/u/p".into();
+        });
+        assert_eq!(
+            binds(&spec),
+            [
+                "/usr ro",
+                "/home/u ro",
+                "/etc/hosts ro",
+                "/etc/resolv.conf ro",
+                "/home/u/.cache rw",
+                "/home/u/out rw",
+                "/home/u/p rw",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_root_is_read_only_and_the_network_is_left_to_the_sidecar() {
+        let spec = built(1000, |layout| {
+            layout.masked.push("/w/.netrc".into());
+            layout.readonly.push("/w/.agentbox.toml".into());
+        });
+        assert_eq!(spec.root().as_ref().unwrap().readonly(), Some(true));
+        let linux = spec.linux().as_ref().unwrap();
+        let kinds: Vec<_> = linux
+            .namespaces()
+            .iter()
+            .flatten()
+            .map(|n| n.typ())
+            .collect();
+        use LinuxNamespaceType::{Cgroup, Ipc, Mount, Pid, Uts};
+        assert_eq!(kinds, [Pid, Ipc, Uts, Mount, Cgroup]);
+        assert_eq!(linux.masked_paths(), &Some(vec!["/w/.netrc".to_owned()]));
+        let readonly = Some(vec!["/w/.agentbox.toml".to_owned()]);
+        assert_eq!(linux.readonly_paths(), &readonly);
+        assert_eq!(
+            linux.cgroups_path().as_deref(),
+            Some(Path::new("/u/agentbox-c1"))
+        );
+    }
+
+    #[test]
+    fn only_root_gets_capabilities_and_nobody_new_ones() {
+        for (uid, has) in [(0, true), (1000, false)] {
+            let spec = built(uid, |_| {});
+            let process = spec.process().as_ref().unwrap();
+            assert_eq!(process.no_new_privileges(), Some(true));
+            assert_eq!(process.user().additional_gids(), &Some(vec![8]));
+            let sets = CapabilitySets::of(process.capabilities().as_ref());
+            assert_eq!(!sets.effective.is_empty(), has, "{uid}");
+            assert_eq!(sets.bounding, sets.effective);
+            assert!(sets.ambient.is_empty() && sets.inheritable.is_empty());
+        }
+    }
+}

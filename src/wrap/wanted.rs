@@ -189,11 +189,7 @@ impl WrapRequest {
             self.agent_requested = Some((agent.clone(), AgentOrigin::Option));
         }
         self.walls = args.walls.unwrap_or(self.walls);
-        self.caches = match (args.no_caches, args.keep_caches) {
-            (true, _) => Caches::Hidden,
-            (false, true) => Caches::Kept,
-            (false, false) => self.caches,
-        };
+        self.caches = caches(args).unwrap_or(self.caches);
         self.quiet |= args.quiet;
         self.summary = args.summary.clone().or(self.summary.take());
         self.read.extend(args.read.clone());
@@ -266,6 +262,15 @@ fn asked(
     Ok((asked, file))
 }
 
+/// The caches that the command line names; `None` leaves the settings'.
+fn caches(args: &cli::Wrap) -> Option<Caches> {
+    match (args.no_caches, args.keep_caches) {
+        (true, _) => Some(Caches::Hidden),
+        (false, true) => Some(Caches::Kept),
+        (false, false) => None,
+    }
+}
+
 fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
     let mut options = Vec::new();
     for text in &args.set {
@@ -318,4 +323,69 @@ fn has_ipv6() -> bool {
         matches!(code, Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
     };
     !bound.is_err_and(lacks)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn parsed(line: &[&str]) -> cli::Wrap {
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            wrap: cli::Wrap,
+        }
+        let words = ["wrap"].iter().chain(line).chain(&["--", "true"]);
+        Line::parse_from(words).wrap
+    }
+
+    #[test]
+    fn each_option_sets_its_field() {
+        let line = [
+            "--set",
+            "privileges.set-id=off",
+            "--allow",
+            "a.example",
+            "--deny",
+            "b.example",
+            "--publish",
+            "8080:80",
+            "--connect",
+            "5432",
+            "--timeout",
+            "1h",
+            "--idle-timeout",
+            "5m",
+            "--ask",
+        ];
+        let words = options(&parsed(&line)).unwrap().into_iter().map(|one| {
+            let adds = if one.adds { "+=" } else { "=" };
+            format!("{}: {}{adds}{}", one.option, one.field, one.value)
+        });
+        assert_eq!(
+            words.collect::<Vec<_>>(),
+            [
+                "--set privileges.set-id: privileges.set-id=off",
+                "--allow: network.allow+=a.example",
+                "--deny: network.deny+=b.example",
+                // The port inside.
+                "--publish: network.inbound+=80",
+                "--connect: network.connect+=5432",
+                "--timeout: time.wall=1h",
+                "--idle-timeout: time.idle=5m",
+                "--ask: network.on-unknown=ask",
+            ]
+        );
+        assert!(options(&parsed(&[])).unwrap().is_empty());
+        assert!(options(&parsed(&["--set", "no-field=1"])).is_err());
+    }
+
+    #[test]
+    fn the_command_line_names_the_caches_or_leaves_them_to_the_settings() {
+        assert_eq!(caches(&parsed(&["--no-caches"])), Some(Caches::Hidden));
+        assert_eq!(caches(&parsed(&["--keep-caches"])), Some(Caches::Kept));
+        assert_eq!(caches(&parsed(&[])), None);
+    }
 }
