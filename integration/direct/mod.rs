@@ -12,6 +12,7 @@ mod input;
 mod kill;
 mod lifecycle;
 mod logs;
+mod open_files;
 mod readme;
 mod receipts;
 mod seccomp;

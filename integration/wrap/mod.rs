@@ -37,6 +37,7 @@ mod summary;
 mod terminal;
 mod toolchains;
 mod way_out;
+mod wide_path;
 
 /// Node files where no sandbox writes: below the rig's own /etc, which goes with the rig.
 pub(crate) struct NodeDir(pub String);

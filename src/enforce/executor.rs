@@ -226,7 +226,11 @@ impl ProcessWalls {
         self.common().rights.limit()?;
         match self {
             Self::Policy(walls) => walls.prepare(spec),
-            Self::Unconfined(parity) => parity.prepare(spec),
+            Self::Unconfined(parity) => {
+                // Later the engine's filter may deny the call. libcontainer has made the mounts.
+                process::limit_open_files(spec)?;
+                parity.prepare(spec)
+            }
         }
     }
 
@@ -294,6 +298,9 @@ impl WallExecutor {
             return EnforceError::Incomplete(WallKind::Privileges);
         };
         if let Err(error) = self.close_ways_out() {
+            return error;
+        }
+        if let Err(error) = process::limit_open_files(spec) {
             return error;
         }
         let mut env = process::env(spec);

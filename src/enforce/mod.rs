@@ -20,7 +20,7 @@ pub mod leader;
 pub mod listener;
 pub mod owner;
 pub mod privileges;
-mod process;
+pub mod process;
 pub mod program;
 mod reaper;
 pub mod report;

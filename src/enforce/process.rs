@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use oci_spec::runtime::{Process, Spec};
+use oci_spec::runtime::{PosixRlimitType, Process, Spec};
+
+use super::EnforceError;
+use crate::sys::open_files::{self, OpenFilesLimit};
 
 /// process
 pub fn of(spec: &Spec) -> Option<&Process> {
@@ -38,6 +41,22 @@ pub fn env(spec: &Spec) -> Vec<String> {
     // libcontainer has looked up the user's home.
     kept.retain(|e| e != "HOME=");
     kept
+}
+
+/// process.rlimits: the limits of descriptors.
+pub fn open_files(spec: &Spec) -> Option<OpenFilesLimit> {
+    let mut limits = of(spec)?.rlimits().iter().flatten();
+    let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile)?;
+    Some(OpenFilesLimit {
+        soft: files.soft(),
+        hard: Some(files.hard()),
+    })
+}
+
+/// Lowers the limits of descriptors from those of the set-up to the program's. The set-up's descriptors are closed.
+pub(super) fn limit_open_files(spec: &Spec) -> Result<(), EnforceError> {
+    let limited = open_files::give_back(open_files(spec));
+    limited.map_err(EnforceError::step("set the limit of descriptors"))
 }
 
 #[cfg(test)]

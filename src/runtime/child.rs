@@ -6,12 +6,13 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use libcontainer::syscall::syscall::create_syscall;
-use oci_spec::runtime::Process;
+use oci_spec::runtime::{PosixRlimitType, Process};
 use rustix::process::{DumpableBehavior, Signal, WaitOptions};
 
 use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::report::FailureReport;
 use crate::runtime::RuntimeError;
+use crate::sys::open_files;
 use crate::sys::process::{self, Child};
 use crate::sys::sibling::SiblingNumber;
 use crate::sys::{signal, socket};
@@ -55,9 +56,16 @@ pub fn settle(wanted: Option<&Process>, born: &Birthplace) -> Result<(), String>
     }
     let kernel = create_syscall();
     for limit in wanted.rlimits().iter().flatten() {
-        kernel
-            .set_rlimit(limit)
-            .map_err(|e| step("set a resource limit", &e))?;
+        match limit.typ() {
+            // The set-up needs more where there are many mounts.
+            PosixRlimitType::RlimitNofile => {
+                open_files::limit_programs(limit.soft(), limit.hard())
+                    .map_err(|e| step("set the limit of descriptors", &e))?;
+            }
+            _ => kernel
+                .set_rlimit(limit)
+                .map_err(|e| step("set a resource limit", &e))?,
+        }
     }
     Ok(())
 }

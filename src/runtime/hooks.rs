@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use oci_spec::runtime::{Hook, HookBuilder, Hooks};
+use oci_spec::runtime::{Hook, HookBuilder, Hooks, Spec};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,11 @@ use crate::enforce::hooks::PreparedHooks;
 use crate::enforce::hooks::SHOWN;
 use crate::enforce::hooks::WITHOUT_TIMEOUT;
 use crate::enforce::hooks::run;
+use crate::enforce::process;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
 use crate::sys::deadline::Halt;
+use crate::sys::open_files::{self, OpenFilesLimit};
 
 /// The first argument that makes this program run the hooks of a [`CreateHooks`].
 pub const VERB: &str = "run-hooks";
@@ -135,16 +137,23 @@ struct WrittenHooks {
     env: Vec<String>,
     /// The `tasks` file of the runtime's own cgroup: the caller is in the container's ([`crate::cgroup::systemd_v1`]).
     home: Option<PathBuf>,
+    /// The limits of descriptors for hooks of the runtime, if the runtime has others.
+    runtime_files: Option<OpenFilesLimit>,
+    /// And for hooks in the container: the container's, else the runtime's.
+    container_files: Option<OpenFilesLimit>,
 }
 
 impl CreateHooks {
     /// Writes the hooks to a file; `None` if there are none. `env` as for [`run`].
     pub fn new(
-        hooks: &Hooks,
+        spec: &Spec,
         told: &HookState,
         rootfs: &Path,
         env: Vec<String>,
     ) -> Result<Option<Self>, RuntimeError> {
+        let Some(hooks) = spec.hooks() else {
+            return Ok(None);
+        };
         let any = |list: &[HookMoment]| list.iter().any(|w| !w.of(hooks).is_empty());
         let runtime = any(&[HookMoment::Prestart, HookMoment::CreateRuntime]);
         let container = any(&[HookMoment::CreateContainer]);
@@ -157,6 +166,8 @@ impl CreateHooks {
             rootfs: rootfs.to_owned(),
             env,
             home: systemd_v1::home()?,
+            runtime_files: open_files::of_programs(),
+            container_files: process::open_files(spec).or_else(open_files::of_programs),
         };
         let step = "write down the hooks of create";
         let mut text = serde_json::to_vec(&written).map_err(HooksError::NotWritten)?;
@@ -270,6 +281,13 @@ fn serve(file: &OwnedFd, length: u64, side: HookSide) -> Result<(), String> {
     let mut json = vec![0; usize::try_from(length).map_err(|e| text(&e))?];
     let read = rustix::io::pread(file.as_fd(), &mut json, 0).map_err(|e| text(&e))?;
     let written: WrittenHooks = serde_json::from_slice(&json[..read]).map_err(|e| text(&e))?;
+    let files = match side {
+        HookSide::Runtime => written.runtime_files,
+        HookSide::Container => written.container_files,
+    };
+    files
+        .map_or(Ok(()), OpenFilesLimit::set)
+        .map_err(|e| text(&e))?;
     let run = |when, pid, env: &[String], cwd: &Path| {
         run(when, &written.hooks, &written.told, pid, env, Some(cwd)).map_err(|e| text(&e))
     };

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod mount;
 pub mod netlink;
 pub mod netns;
+pub mod open_files;
 pub mod packet;
 pub mod path;
 pub mod pidfd;

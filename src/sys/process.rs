@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::process::Pid;
 
+use super::open_files;
 use super::process_id::Stat;
 
 /// linux/sched.h; libc's constant of this name does not hold its 34 bits.
@@ -201,7 +202,7 @@ fn become_program(
         let close = libc::CLOSE_RANGE_CLOEXEC as libc::c_uint;
         let first = wanted as libc::c_uint;
         ready &= libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, close) == 0;
-        if ready {
+        if ready && open_files::give_back(None).is_ok() {
             libc::syscall(
                 libc::SYS_execveat,
                 file,

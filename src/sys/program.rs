@@ -16,6 +16,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError,
 };
 
+use super::open_files;
 use super::path::resolve_owned;
 
 /// Where distributions install programs.
@@ -69,6 +70,7 @@ pub fn command(program: &Path, variables: &[&str]) -> Command {
             command.env(name, value);
         }
     }
+    open_files::limit(&mut command);
     command
 }
 

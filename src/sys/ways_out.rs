@@ -11,7 +11,7 @@ use super::process::{close_range, stat_of};
 /// that can be executed, and every O_PATH descriptor. execve(2) resolves the program's path, and the interpreter's of a
 /// script, before it closes descriptors, so close-on-exec does not help (CVE-2024-21626, runc 1.1.12).
 ///
-/// What stays: the `kept` ones, those that the program inherits, and below number 1024 pipes, sockets, devices and files
+/// What stays: the `kept` ones, and of the lower ones those that the program inherits, pipes, sockets, devices and files
 /// that cannot be executed. Owners of others must not use them again. For a process that only executes a program.
 pub fn close(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut first = 3;
@@ -24,17 +24,27 @@ pub fn close(kept: &[BorrowedFd<'_>]) -> io::Result<()> {
 
 /// The descriptors from 3 on that stay, from the lowest.
 fn stay(kept: &[BorrowedFd<'_>]) -> BTreeSet<RawFd> {
-    let harmless = open_below(SEARCHED).into_iter().filter(|number| {
-        // SAFETY: fcntl(2) with an integer; a number that is not open gives EBADF.
-        let flags = unsafe { libc::fcntl(*number, libc::F_GETFD) };
-        flags >= 0 && (flags & libc::FD_CLOEXEC == 0 || !may_lead_out(*number))
-    });
-    let kept = kept.iter().map(AsRawFd::as_raw_fd);
-    kept.chain(harmless).filter(|number| *number >= 3).collect()
+    let kept: Vec<RawFd> = kept.iter().map(AsRawFd::as_raw_fd).collect();
+    let highest = kept.iter().max().map_or(0, |number| number + BEYOND);
+    let harmless = open_below(highest.max(SEARCHED))
+        .into_iter()
+        .filter(|number| {
+            // SAFETY: fcntl(2) with an integer; a number that is not open gives EBADF.
+            let flags = unsafe { libc::fcntl(*number, libc::F_GETFD) };
+            flags >= 0 && (flags & libc::FD_CLOEXEC == 0 || !may_lead_out(*number))
+        });
+    kept.into_iter()
+        .chain(harmless)
+        .filter(|number| *number >= 3)
+        .collect()
 }
 
 /// Descriptors from this number on are closed without a look. The runtime seldom has thirty.
 const SEARCHED: RawFd = 1024;
+
+/// With many mounts it has two for each. The kernel gives the lowest free number, so what was opened before a `kept` one
+/// is below it, and what belongs to it is not far beyond.
+const BEYOND: RawFd = 64;
 
 /// The open descriptors from 3 to `end`, without those of O_PATH. One call finds them: poll(2) says which are not open.
 fn open_below(end: RawFd) -> Vec<RawFd> {
@@ -87,19 +97,20 @@ mod tests {
             opened("/dev/null", OFlags::PATH),
             high(directory(), 200),
             high(program(), SEARCHED + 20),
+            high(directory(), SEARCHED + 330),
             // Beyond what is looked at.
-            high(File::open("/etc/passwd").unwrap().into(), SEARCHED + 30),
+            high(File::open("/etc/passwd").unwrap().into(), SEARCHED + 500),
         ];
         let promised = directory();
         fcntl_setfd(&promised, FdFlags::empty()).unwrap();
         let (one, other) = UnixStream::pair().unwrap();
         let (read, write) = rustix::pipe::pipe().unwrap();
-        let kept = [program(), high(program(), SEARCHED + 10)];
+        let kept = [program(), high(program(), SEARCHED + 300)];
         let stays = [
             promised,
             one.into(),
             other.into(),
-            high(read, 300),
+            high(read, SEARCHED + 40),
             write,
             File::open("/etc/passwd").unwrap().into(),
             File::open("/dev/null").unwrap().into(),

@@ -78,9 +78,8 @@ impl Creation<'_> {
 
     /// The hooks that libcontainer runs at `create`; `None` if the spec has none for it.
     pub(super) fn write_down_hooks(&self) -> Result<Option<CreateHooks>, RuntimeError> {
-        let none = Hooks::default();
         CreateHooks::new(
-            self.decision.bundle.spec.hooks().as_ref().unwrap_or(&none),
+            &self.decision.bundle.spec,
             &self.record.told(),
             &self.decision.bundle.rootfs,
             hooks::default_env(&self.record),

@@ -26,6 +26,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::filter::{self, FilterRequest as AskedFilter};
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::input::cri;
+use crate::runtime::input::descriptors;
 use crate::runtime::input::labels;
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::network::engine_networks;
@@ -204,6 +205,7 @@ fn under_policy(
     reach::check(spec, NetSettings::Own)?;
     let of_node = node_files::places_of(global, call.node);
     let roots = (bundle.dir.as_path(), bundle.rootfs.as_path());
+    descriptors::make_room(spec, wrapped.by)?;
     let (mut facts, mut sources) = probe::bundle(spec, roots, wrapped, &of_node)?;
     facts.handed_file = handed_file;
     facts.cri = cri::is_engines(&global.root, &bundle.dir);

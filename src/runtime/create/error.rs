@@ -21,6 +21,19 @@ pub enum CreateError {
     /// A source of the plan that was not opened and checked.
     #[error("copy the mount of {0:?}: it was not judged")]
     NotJudged(PathBuf),
+    /// The hard limit of descriptors is too low for the mounts.
+    #[error(
+        "too many open files: {mounts} mounts need {needed} descriptors, and the hard limit is {limit}; raise ulimit -n to {needed} \
+         as root, or mount less: `wrap` mounts each directory of PATH"
+    )]
+    ManyMounts {
+        /// How many.
+        mounts: u64,
+        /// The descriptors for them.
+        needed: u64,
+        /// The hard limit.
+        limit: u64,
+    },
     /// A path leads to another namespace than the one that was checked.
     #[error("the {kind} namespace at {path:?} became another one while the container was created")]
     NamespaceChanged {

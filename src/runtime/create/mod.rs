@@ -30,6 +30,7 @@ use crate::runtime::input::descriptors;
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
 use crate::runtime::state::store::{ContainerPaths, Lock};
+use crate::sys::open_files;
 use creation::Creation;
 use walls::InitInherited;
 
@@ -59,7 +60,12 @@ pub fn create(
     let lock = creation::reserve(&place, &decision)?;
     let mut creation = Creation::begin(global, args, place, lock, decision)?;
     match make(&mut creation, streams, agent) {
-        Ok(()) => Ok(creation.done()),
+        Ok(()) => {
+            let done = creation.done();
+            // The sources are closed. With a higher limit no harm is done here: what it executes gets its own.
+            let _lowered = open_files::give_back(None);
+            Ok(done)
+        }
         Err(error) => {
             creation.take_away()?;
             Err(error)

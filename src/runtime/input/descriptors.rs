@@ -2,13 +2,17 @@
 
 use std::os::fd::BorrowedFd;
 
-use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process};
+use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process, Spec};
 use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::enforce::EnforceError;
 use crate::plan::Plan;
+use crate::plan::wrapped::WrapEnforcement;
+use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
+use crate::runtime::create::CreateError;
 use crate::runtime::input::ProcessRefusal;
+use crate::sys::open_files;
 
 /// Which descriptors a process may inherit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +100,38 @@ pub fn check_limit(
 ) -> Result<(), RuntimeError> {
     let mut limits = process.rlimits().iter().flatten();
     let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile);
-    // What the set-up needs, without and with walls; libcontainer sets the limit before it.
+    // What the set-up needs, without and with walls, besides mounts; libcontainer sets the limit before it.
     let needed = plan.map_or(20, |_| 28) + layers as u64;
     match files.map(PosixRlimit::soft) {
         Some(soft) if soft < needed => Err(ProcessRefusal::FewFiles { soft, needed }.into()),
+        _ => Ok(()),
+    }
+}
+
+/// What a container needs besides its mounts.
+const BESIDES: u64 = 64;
+
+/// Raises the limit of descriptors for the mounts of a spec, each of which is a source and a copy of it; by rules, a
+/// source. Refuses a hard limit that is too low: in the container's process the error would name no cure.
+pub fn make_room(spec: &Spec, by: WrapEnforcement) -> Result<(), RuntimeError> {
+    let each = match by {
+        WrapEnforcement::Mounts => 2,
+        WrapEnforcement::Rules => 1,
+    };
+    let mounts = spec
+        .mounts()
+        .iter()
+        .flatten()
+        .filter(|mount| is_bind(mount));
+    let mounts = mounts.count() as u64;
+    let needed = mounts * each + BESIDES;
+    match open_files::raise() {
+        limit if limit < needed => Err(CreateError::ManyMounts {
+            mounts,
+            needed,
+            limit,
+        }
+        .into()),
         _ => Ok(()),
     }
 }
