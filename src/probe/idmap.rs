@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, StatxFlags};
 use rustix::mount::{OpenTreeFlags, open_tree};
 
-use super::HeldSource;
+use super::{HeldSource, SourcesByMount};
 use crate::kernel::mount_options::MountReach;
 use crate::plan::idmap::IdmapContext;
 use crate::plan::ids::IdmapOutcome;
@@ -27,10 +27,12 @@ pub fn try_all(
     container: IdmapContext<'_>,
 ) -> bool {
     let mut tried = false;
+    let by_mount = SourcesByMount::new(opened);
     for mount in &plan.mounts {
-        let Some(source) = opened.iter_mut().find(|source| source.is_of(mount)) else {
+        let Some(number) = by_mount.of(opened, mount) else {
             continue;
         };
+        let source = &mut opened[number];
         let of_mount = |facts: &&mut SourceFacts| {
             let judged = (facts.dev, facts.ino);
             mount.bind().is_some_and(|b| b.is_of(&facts.path, judged))

@@ -10,6 +10,7 @@ mod kubelet;
 mod layer;
 mod links;
 mod named;
+mod pairs;
 mod search;
 mod source;
 mod stat;
@@ -33,12 +34,14 @@ use crate::plan::{
 };
 use crate::policy::{Filesystem, ProtectedName, SearchRule};
 use crate::scratch::overlay;
+use pairs::MountsBySource;
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 
 pub use hosts::NodePlaces;
 pub use image::{Image, image};
 pub use kernel::host;
+pub use pairs::SourcesByMount;
 pub use source::is_home;
 
 /// Why the bundle cannot be judged.
@@ -196,11 +199,12 @@ pub fn search(
     let unwanted = HiddenNames::new(never, &meant);
     let protects = !policy.unprotected.iter().any(ProtectedName::is_all);
     let mut told = false;
+    let wrapped = &facts.wrapped;
+    let by_source = MountsBySource::new(plan);
+    let places = places(wrapped, plan, opened);
     let sources = facts.sources.iter_mut().flatten();
     for (source, found) in sources.zip(opened) {
-        let is_it = |m: &&PlannedMount| found.is_of(m);
-        let mut mounts = plan.mounts.iter().filter(is_it);
-        let wrapped = &facts.wrapped;
+        let mut mounts = by_source.of(found);
         let budget = match mounts
             .clone()
             .any(|m| !wrapped.contains(&m.destination) || !is_top(&m.destination))
@@ -231,8 +235,8 @@ pub fn search(
         let tree = open_tree(&found.fd, "", flags);
         // Without the right to clone (`explain` by an ordinary user) nothing is mounted either.
         let root = tree.as_ref().unwrap_or(&found.fd);
-        let mut view = view(wrapped, plan, found, opened);
-        let mut own = plan.mounts.iter().filter(|m| found.is_of(m));
+        let mut view = view(wrapped, by_source.of(found).next(), &places);
+        let mut own = by_source.of(found);
         if protects && own.any(|m| plan.is_users(wrapped, m, source)) {
             view.unprotected = Some(&policy.unprotected);
         }
@@ -263,28 +267,36 @@ pub fn directory_below(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<
     search::beneath_by_parts(root, path)
 }
 
-/// The container paths of a source and of the others.
-fn view<'a>(
+/// The container paths of all sources.
+fn places<'a>(
     wrapped: &WrapPlan,
     plan: &FilesystemPlan,
-    own: &HeldSource,
     opened: &'a [HeldSource],
-) -> MountView<'a> {
-    let own = plan.mounts.iter().find(|m| own.is_of(m));
+) -> Vec<(PathBuf, BorrowedFd<'a>)> {
+    let by_mount = SourcesByMount::new(opened);
     // By rules nothing is mounted: what the user has where an agent's directory would be is still there.
     let is_there = |mount: &&PlannedMount| {
         wrapped.by == WrapEnforcement::Mounts || !wrapped.agent.contains_key(&mount.destination)
     };
-    let others = plan.mounts.iter().filter(is_there);
-    let others = others.filter_map(|mount| {
-        let source = opened.iter().find(|o| o.is_of(mount))?;
+    let there = plan.mounts.iter().filter(is_there);
+    let places = there.filter_map(|mount| {
+        let source = &opened[by_mount.of(opened, mount)?];
         Some((mount.destination.clone(), source.fd.as_fd()))
     });
+    places.collect()
+}
+
+/// The container paths of a source's mount and of the others.
+fn view<'a>(
+    wrapped: &WrapPlan,
+    own: Option<&PlannedMount>,
+    others: &'a [(PathBuf, BorrowedFd<'a>)],
+) -> MountView<'a> {
     MountView {
         passed: own.map_or_else(Vec::new, |m| wrapped.packages_below(&m.destination)),
         own: own.map(|m| m.destination.clone()).unwrap_or_default(),
         unprotected: None,
-        others: others.collect(),
+        others,
     }
 }
 

@@ -63,7 +63,7 @@ pub struct MountView<'a> {
     /// The container path of the searched mount.
     pub own: PathBuf,
     /// The container paths of the other mounts, and their roots.
-    pub others: Vec<(PathBuf, BorrowedFd<'a>)>,
+    pub others: &'a [(PathBuf, BorrowedFd<'a>)],
     /// Excluded directories of the searched mount; the empty path excludes all of it.
     pub passed: Vec<PathBuf>,
     /// If the container can write the searched mount: the protected names that it may write.

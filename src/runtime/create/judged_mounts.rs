@@ -14,10 +14,9 @@ use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::report::DENIED_IN;
 use crate::plan::wrap_plan::layer_of;
 use crate::plan::{
-    BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, PlannedMount,
-    ProgramMode,
+    BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, ProgramMode,
 };
-use crate::probe::HeldSource;
+use crate::probe::{HeldSource, SourcesByMount};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
@@ -32,13 +31,15 @@ pub fn prepare(
     let shows = shown::is_there(plan);
     let plan = &plan.filesystem;
     let mut all = Vec::new();
+    let by_mount = SourcesByMount::new(sources);
     for (index, mount) in plan.mounts.iter().enumerate() {
         let source = match &mount.kind {
             // Made before, by libcontainer or our own code.
             MountKind::Kernel(_) => continue,
             MountKind::Tmpfs(tmpfs) => OwnSource::Tmpfs(tmpfs.options.clone()),
             MountKind::Bind(bind) => {
-                let (tree, reach) = tree(mount, bind, sources)?;
+                let source = by_mount.of(sources, mount).map(|number| &sources[number]);
+                let (tree, reach) = tree(bind, source)?;
                 match bind.access {
                     BindAccess::Private => OwnSource::Private {
                         tree,
@@ -102,12 +103,10 @@ pub fn prepare(
 /// user namespace the kernel copies no mount without the node's mounts below it (EINVAL, mount_namespaces(7)). They
 /// come along, and the init process covers them.
 fn tree(
-    mount: &PlannedMount,
     bind: &BindMount,
-    sources: &[HeldSource],
+    source: Option<&HeldSource>,
 ) -> Result<(OwnedFd, MountReach), RuntimeError> {
     let step = || format!("copy the mount of {:?}", bind.source);
-    let source = sources.iter().find(|s| s.is_of(mount));
     let source = source.ok_or_else(|| CreateError::NotJudged(bind.source.clone()))?;
     let copied = |reach| copy(&source.fd, attributes(bind), reach).map(|tree| (tree, reach));
     let locked = |error: &std::io::Error| {

@@ -244,7 +244,7 @@ fn a_repository_may_be_another_mount() {
     let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
     let view = MountView {
         own: "/tree".into(),
-        others: vec![("/main/.git".into(), main.as_fd())],
+        others: &[("/main/.git".into(), main.as_fd())],
         passed: Vec::new(),
         unprotected: None,
     };
