@@ -2,3 +2,4 @@
 
 pub mod mount_options;
 pub mod mountinfo;
+pub mod paths;

@@ -9,6 +9,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::paths::is_outside;
+
 /// The node's mounts.
 #[derive(Debug, Default)]
 pub struct MountTable {
@@ -108,6 +110,9 @@ impl MountTable {
             .iter()
             .filter(|other| other.device == line.device && other.id != line.id && !again(other));
         let names = others.filter_map(|other| {
+            if is_outside(&inner, &other.root) {
+                return None;
+            }
             let rest = inner.strip_prefix(&other.root).ok()?;
             Some(join(&other.point, rest))
         });

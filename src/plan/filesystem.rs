@@ -10,6 +10,7 @@ use super::git::Exclude;
 use super::mount::{BindAccess, MountKind, OmittedMount, PlannedMount};
 use super::protect::{GuardedMount, ProtectedPath};
 use super::text;
+use crate::kernel::paths::is_outside;
 use crate::policy::{RootAccess, ScratchOn};
 use crate::text::escape;
 
@@ -126,22 +127,26 @@ impl FilesystemPlan {
 
     /// Whether a path is in or below something that the init process mounts itself.
     pub fn is_mounted_by_init(&self, path: &Path) -> bool {
+        let is_below = |place: &Path| !is_outside(path, place) && path.starts_with(place);
         let mounts = self.mounts.iter().filter(|m| !m.is_the_kernels());
         mounts
             .map(|m| &m.destination)
             .chain(self.ephemeral.iter().map(|e| &e.path))
-            .any(|place| path.starts_with(place))
+            .any(|place| is_below(place))
             // A writable root is the process's own overlay, or a layer in which it follows no link that an earlier
             // process of the container made.
             || (self.root != RootAccess::ReadOnly
-                && !self.kernel_mounts().any(|place| path.starts_with(place)))
+                && !self.kernel_mounts().any(is_below))
     }
 
     /// The outermost mounts of those that libcontainer makes: the kernel's own file systems and /dev.
     pub fn kernel_mounts(&self) -> impl Iterator<Item = &Path> {
         let kernels = || self.mounts.iter().filter(|m| m.is_the_kernels());
         let inside_another = move |path: &Path| {
-            kernels().any(|m| m.destination != path && path.starts_with(&m.destination))
+            kernels().any(|m| {
+                let place = &m.destination;
+                !is_outside(path, place) && place != path && path.starts_with(place)
+            })
         };
         let places: BTreeSet<&Path> = kernels().map(|m| m.destination.as_path()).collect();
         places.into_iter().filter(move |path| !inside_another(path))

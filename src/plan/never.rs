@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::file::FileSystem;
 use super::keys::Keys;
 use super::settings::FilesByContent;
+use crate::kernel::paths::{is_of_component, is_outside};
 use crate::policy::Filesystem;
 
 /// The parsed list.
@@ -197,7 +198,8 @@ impl NeverList {
 
     /// Entries of the list strictly below `real`: they are masked when `real` is mounted.
     pub fn below<'a>(&'a self, real: &'a Path) -> impl Iterator<Item = (&'a Path, &'a str)> {
-        self.host.iter().filter_map(move |h| {
+        let all = self.host.iter().filter(|h| !is_outside(&h.path, real));
+        all.filter_map(move |h| {
             let rest = h.path.strip_prefix(real).ok()?;
             (rest.components().next().is_some()).then_some((rest, h.why.as_str()))
         })
@@ -243,9 +245,14 @@ impl FileNameFilter {
 
 /// Whether a path ends with a name, ignoring case: a file system may fold letters.
 pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
-    // Asked for each path and each name, and nearly always answered by the last letter.
-    let last = |path: &Path| path.as_os_str().as_bytes().last().copied();
-    if differ(last(path), last(name)) {
+    // Asked for each path and each name, and nearly always answered by the last letter or the last component.
+    let (ends, wanted) = (path.as_os_str().as_bytes(), name.as_os_str().as_bytes());
+    if let ([.., end], [.., want]) = (ends, wanted)
+        && is_of_component(*end)
+        && is_of_component(*want)
+        && (!end.eq_ignore_ascii_case(want)
+            || !last_component(ends).eq_ignore_ascii_case(last_component(wanted)))
+    {
         return false;
     }
     let mut parts = path.components().rev();
@@ -255,20 +262,10 @@ pub(super) fn ends_with(path: &Path, name: &Path) -> bool {
     })
 }
 
-/// Whether two names differ for certain, by their letters at one end. Bytes that `Path` drops tell nothing.
-fn differ(one: Option<u8>, other: Option<u8>) -> bool {
-    let tells = |byte: u8| byte != b'/' && byte != b'.';
-    matches!((one, other), (Some(one), Some(other))
-        if tells(one) && tells(other) && !one.eq_ignore_ascii_case(&other))
-}
-
-/// Whether an absolute path certainly lies outside of another one: most differ in the first letter.
-fn is_outside(path: &Path, other: &Path) -> bool {
-    let first = |path: &Path| match path.as_os_str().as_bytes() {
-        [b'/', first, ..] => Some(*first),
-        _ => None,
-    };
-    differ(first(path), first(other))
+/// Of a path whose last byte belongs to it.
+fn last_component(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    slash.map_or(path, |slash| &path[slash + 1..])
 }
 
 impl NeverPath {
@@ -430,6 +427,36 @@ mod tests {
         }
         let meant = VisibleCredentials::from([".ssh".into()]);
         assert_eq!(never.credential(Path::new("me/.SSH"), &meant), None);
+    }
+
+    #[test]
+    fn the_end_of_a_path_is_that_of_its_components() {
+        let some = ["", ".", "..", "a", "b", "aB", ".a", "a.", ".b.", "ab"];
+        let mut paths: Vec<String> = Vec::new();
+        for base in some {
+            for next in some {
+                for slash in ["/", "//", "/./"] {
+                    paths.extend([
+                        format!("{base}{slash}{next}"),
+                        format!("/{base}{slash}{next}"),
+                    ]);
+                    paths.push(format!("{base}{slash}{next}/"));
+                }
+            }
+        }
+        let by_components = |path: &Path, name: &Path| {
+            let mut parts = path.components().rev();
+            name.components().rev().all(|want| {
+                let have = parts.next();
+                have.is_some_and(|have| have.as_os_str().eq_ignore_ascii_case(want.as_os_str()))
+            })
+        };
+        for one in paths.iter().map(Path::new) {
+            for other in paths.iter().map(Path::new) {
+                let ends = ends_with(one, other);
+                assert_eq!(ends, by_components(one, other), "{one:?} {other:?}");
+            }
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::stat::{FileOnMount, FileStat, RealDirs, RealFile};
 use super::{open_path, real_path};
 use crate::engines::layout::{CONTAINERD, data_by_layer, data_by_root, docker_data};
 use crate::kernel::mountinfo::join;
+use crate::kernel::paths::is_outside;
 use crate::plan::never::NeverList;
 use crate::plan::{FileKind, FoundCredential};
 
@@ -278,7 +279,7 @@ impl Hosts {
     pub(super) fn by_path(&self, path: &Path) -> ListMatch {
         let above = self.known.iter().filter(|k| k.real != Path::new("/"));
         let nearest = above
-            .filter(|k| path.starts_with(&k.real))
+            .filter(|k| !is_outside(path, &k.real) && path.starts_with(&k.real))
             .max_by_key(|k| (k.real.components().count(), k.engine));
         nearest
             .and_then(|k| Some(k.with(path.strip_prefix(&k.real).ok()?)))
@@ -287,15 +288,16 @@ impl Hosts {
 
     /// Entries inside a source that the list's names do not show. Nested ones are omitted: the outer one hides them.
     pub(super) fn inside(&self, never: &NeverList, real: &Path) -> Vec<FoundCredential> {
-        let is_never = |k: &&KnownFile| k.engine || k.of_node || never.refuses(&k.name).is_some();
+        let is_never = |k: &KnownFile| k.engine || k.of_node || never.refuses(&k.name).is_some();
         let moved = self
             .known
             .iter()
             .filter(|k| (k.engine || k.real != k.name) && k.name != Path::new("/"));
         let found: Vec<(&Path, &KnownFile)> = moved
-            .filter(is_never)
+            .filter(|k| !is_outside(&k.real, real))
             .filter_map(|k| Some((k.real.strip_prefix(real).ok()?, k)))
             .filter(|(rest, _)| rest.components().next().is_some())
+            .filter(|(_, k)| is_never(k))
             .collect();
         let nested = |rest: &Path| {
             let mut all = found.iter();
