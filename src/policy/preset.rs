@@ -1,8 +1,8 @@
 //! Presets: named sets of rules. Services come with the program. Package indexes differ from company to company, so the
 //! node defines them.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -55,17 +55,12 @@ pub fn misnamed(name: &str) -> Option<PolicyError> {
 #[derive(Debug)]
 pub(super) struct Presets<'a> {
     files: &'a BTreeMap<String, String>,
-    /// Parsed when a policy first names one.
-    builtin: OnceCell<BTreeMap<PresetName, Preset>>,
 }
 
 impl<'a> Presets<'a> {
     /// Ignores files whose names no preset can have; [`misnamed`] reports them.
     pub fn new(files: &'a BTreeMap<String, String>) -> Self {
-        Self {
-            files,
-            builtin: OnceCell::new(),
-        }
+        Self { files }
     }
 
     /// Reads one preset.
@@ -73,7 +68,7 @@ impl<'a> Presets<'a> {
         if let Some(text) = self.files.get(name.as_str()) {
             return file::parse(&PolicyText::Preset(name.clone()), text);
         }
-        match self.builtin()?.get(name) {
+        match parsed()?.get(name) {
             Some(preset) => Ok(preset.clone()),
             None => {
                 // The node's own first: a company's preset is what its users mean.
@@ -99,21 +94,23 @@ impl<'a> Presets<'a> {
     /// All names.
     pub fn names(&self) -> Result<BTreeSet<PresetName>, PolicyError> {
         let files = self.files.keys().filter_map(|name| name.parse().ok());
-        Ok(self.builtin()?.keys().cloned().chain(files).collect())
+        Ok(parsed()?.keys().cloned().chain(files).collect())
     }
 
     /// Whether a file of the node defines it.
     pub fn is_of_node(&self, name: &PresetName) -> bool {
         self.files.contains_key(name.as_str())
     }
+}
 
-    fn builtin(&self) -> Result<&BTreeMap<PresetName, Preset>, PolicyError> {
-        if let Some(parsed) = self.builtin.get() {
-            return Ok(parsed);
-        }
-        let parsed = builtin()?;
-        Ok(self.builtin.get_or_init(|| parsed))
+/// The built-in presets, parsed when a policy first names one: `wrap` resolves its policy twice.
+fn parsed() -> Result<&'static BTreeMap<PresetName, Preset>, PolicyError> {
+    static PARSED: OnceLock<BTreeMap<PresetName, Preset>> = OnceLock::new();
+    if let Some(parsed) = PARSED.get() {
+        return Ok(parsed);
     }
+    let parsed = builtin()?;
+    Ok(PARSED.get_or_init(|| parsed))
 }
 
 /// Package indexes by their usual names, with the preset that `policy presets --detect` creates for each.
