@@ -116,8 +116,8 @@ def measure(bench, interleave, steps):
         Size("files of the workspace", 50_000, 200_000, files),
         Size("many files of the workspace", 200_000, most, files),
         Size("directories of the workspace", 15_000, 150_000, directories),
-        # Each is a mount with two descriptors: with a usual RLIMIT_NOFILE of 1,024 some 400 are the most.
-        Size("directories on PATH", 100, 300, on_path),
+        # Each is a mount with two descriptors.
+        Size("directories on PATH", 100, 1_000, on_path),
         Size("rules", 20, 200, rules),
     ]
     if bench.args.quick:
