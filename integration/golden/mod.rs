@@ -216,6 +216,7 @@ fn explanation(
     let subject = ExplainedContainer {
         landlock: None,
         left: Default::default(),
+        now: None,
         settings: Vec::new(),
         name: "container ID".to_owned(),
         identity: None,

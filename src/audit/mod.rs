@@ -60,7 +60,7 @@ pub use life::{LifeState, LogHead, ProcessState};
 pub use quota::Quotas;
 pub use read::{Log, LogFault};
 pub use recent::{DenialNotice, RecentDenials, ReportedDenials};
-pub use what::{ConnectionKind, EventDetail};
+pub use what::{ConnectionKind, EventDetail, ExpiredItem};
 
 /// The cause of an event that learn mode allowed.
 pub const LEARNT: &str = "learnt";

@@ -39,6 +39,30 @@ pub enum ConnectionKind {
     Control,
 }
 
+/// What may expire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpiredItem {
+    /// A network rule.
+    Rule,
+    /// An approval of the operator.
+    Approval,
+    /// A secret that is added to requests.
+    Secret,
+}
+
+impl ExpiredItem {
+    /// Its word in a line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rule => "rule",
+            Self::Approval => "approval",
+            Self::Secret => "secret",
+        }
+    }
+}
+
 /// The operation of an event. `kind` tells which fields it has.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -102,6 +126,15 @@ pub enum EventDetail {
         inbound: Vec<u16>,
         /// The user on the node who changed them.
         by: String,
+    },
+    /// A rule, an approval or a secret that has expired.
+    Expired {
+        /// The kind of item.
+        of: ExpiredItem,
+        /// The rule, the approval's `HOST:PORT`, or the secret's name.
+        item: String,
+        /// When it expired (RFC 3339, UTC).
+        until: String,
     },
     /// A denied system call.
     Syscall {
@@ -270,6 +303,7 @@ impl EventDetail {
                 .filter(|host| !host.is_empty())
                 .map(String::as_str),
             Self::Rules { .. }
+            | Self::Expired { .. }
             | Self::Syscall { .. }
             | Self::Signature { .. }
             | Self::Mount { .. }
@@ -325,6 +359,11 @@ impl EventDetail {
                 denied: plain_list(denied),
                 inbound,
                 by: plain(&by),
+            },
+            Self::Expired { of, item, until } => Self::Expired {
+                of,
+                item: plain(&item),
+                until,
             },
             Self::Syscall { name, call, errno } => Self::Syscall {
                 name: plain(&name),

@@ -39,6 +39,9 @@ pub fn what(what: &EventDetail) -> String {
             format!("{host}{} by {by}", lasting.unwrap_or_default())
         }
         EventDetail::Rules { .. } => rules(what),
+        EventDetail::Expired { of, item, until } => {
+            format!("the {} {item} expired at {until}", of.as_str())
+        }
         EventDetail::Mount {
             destination,
             source,

@@ -163,6 +163,9 @@ pub struct Approve {
     /// Approve for a time (90s, 10m, 2h), then close its connections [default: while the container runs]
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "once")]
     pub lasting: Option<String>,
+    /// Approve until then: HH:MM here within a day, or a date (2026-12-01T18:00:00Z)
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["once", "lasting"])]
+    pub until: Option<String>,
     /// Approve one connection only
     #[arg(long)]
     pub once: bool,

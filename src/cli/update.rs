@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::policy::Lifetime;
+
 /// `update`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Update {
@@ -13,6 +15,17 @@ pub struct Update {
     /// Add rules and presets, comma-separated, within the ceiling
     #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
     pub network_add: Option<String>,
+    /// Added rules expire after this time (90s, 10m, 2h), and their connections close
+    #[arg(
+        long = "for",
+        value_name = "DURATION",
+        requires = "network_add",
+        conflicts_with = "until"
+    )]
+    pub lasting: Option<Lifetime>,
+    /// Added rules expire then: HH:MM here within a day, or a date (2026-12-01T18:00:00Z)
+    #[arg(long, value_name = "TIME", requires = "network_add")]
+    pub until: Option<String>,
     /// Remove rules and presets
     #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
     pub network_remove: Option<String>,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
-use crate::cmd::out;
+use crate::cmd::{out, until};
 use crate::egress::WaitingConnection;
 use crate::render::identity::ContainerIdentity;
 use crate::rules::{ApprovalTerm, Host, HostReach, NetworkRule, RuleTarget, endpoint};
@@ -101,10 +101,11 @@ fn table(lines: &[Line]) -> String {
 
 /// Approves a connection or a host.
 pub fn approve(args: &Approve) -> Result<ExitCode> {
-    let lasting = match (&args.lasting, args.once) {
-        (_, true) => ApprovalTerm::Once,
-        (None, false) => ApprovalTerm::Always,
-        (Some(text), false) => {
+    let lasting = match (&args.lasting, &args.until) {
+        _ if args.once => ApprovalTerm::Once,
+        (None, None) => ApprovalTerm::Always,
+        (None, Some(text)) => ApprovalTerm::Until(until::date(text)?),
+        (Some(text), _) => {
             let duration = crate::cmd::events::duration(text).filter(|d| d.as_secs() > 0);
             let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
             if duration > LONGEST {
@@ -136,7 +137,11 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
         Some(_) => "approved",
         None => "denied",
     };
-    out::line(&format!("{word}: {host}:{port}"))?;
+    let end = match approve {
+        Some(ApprovalTerm::Until(date)) => format!(" until {date}"),
+        _ => String::new(),
+    };
+    out::line(&format!("{word}: {host}:{port}{end}"))?;
     out::line(&format!(
         "container {}",
         identity::of(&record).with_id(&record.id)

@@ -19,10 +19,11 @@ use crate::runtime::runs::{FILTER, read};
 use crate::runtime::seal::{self, ListenFds};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
-use crate::runtime::state::record::Record;
+use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::FilterProgram;
+use crate::sys::clocks;
 use crate::wrap::{self, WrapExplanation, WrapRequest};
 
 /// Shows the walls of a container, a bundle or `wrap`.
@@ -80,12 +81,18 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 decided.plan.network.rules = first.plan.network.rules;
             }
             let left = clock::left(&place, &record);
+            let lives = record.init.is_some_and(ProcessId::is_alive);
+            let now = lives.then(clocks::read);
+            if let (Some(plan), Some(now)) = (record.plan_mut(), now) {
+                plan.network.rules.expire(now);
+            }
             let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
             let subject = ExplainedContainer {
                 name: format!("container {}", record.id),
                 landlock: None,
                 settings: Vec::new(),
                 left,
+                now,
                 identity: Some(identity),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -171,6 +178,7 @@ pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedCo
         landlock,
         settings,
         left: TimeLeft::default(),
+        now: None,
         identity: None,
         filter: decision
             .filter

@@ -28,6 +28,7 @@ mod start;
 mod state;
 mod suggest;
 mod trust;
+mod until;
 mod update;
 mod verify;
 mod wrap;

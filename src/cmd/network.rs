@@ -18,6 +18,7 @@ use crate::runtime::runs::read;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::store::ContainerPaths;
+use crate::sys::clocks;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
 pub fn run(args: &NetworkArgs) -> Result<ExitCode> {
@@ -36,6 +37,7 @@ pub fn run(args: &NetworkArgs) -> Result<ExitCode> {
         status: control::status(&place.dir(), &record)?,
         learn: record.plan().is_some_and(|plan| plan.network.learns()),
         waits: waits(record.plan()),
+        now: clocks::read(),
         mode: record.plan().map(|plan| plan.network.mode),
         id,
     };
@@ -71,6 +73,7 @@ fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
             .map(|plan| status(plan, &logs.without_verifys())),
         learn: record.plan().is_some_and(|plan| plan.network.learns()),
         waits: waits(record.plan()),
+        now: clocks::read(),
         mode: record.plan().map(|plan| plan.network.mode),
         id: record.id.clone(),
     };

@@ -9,9 +9,10 @@ use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxPids, LinuxRes
 
 use crate::cgroup::limits;
 use crate::cli::{GlobalOptions, Update};
-use crate::cmd::out;
+use crate::cmd::{out, until};
 use crate::plan::{neutral, reach};
 use crate::render::limits as render;
+use crate::rules::Expiry;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
 use crate::runtime::network::{inbound, rules};
@@ -22,10 +23,11 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::status;
+use crate::sys::clocks;
 
 /// Changes a container's limits or network rules. Device rules are not limits and stay, as with runc.
 pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
-    let asked = network(args);
+    let asked = network(args)?;
     if args.inbound_add.is_some() && !only_network(args) {
         bail!("one call opens ports or changes limits: make two calls");
     }
@@ -89,6 +91,7 @@ fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<Co
             place.id.as_str()
         );
     }
+    let end = asked.as_ref().and_then(|asked| asked.end);
     let closed = asked
         .map(|asked| rules::rules(&place, &asked))
         .transpose()?;
@@ -97,6 +100,9 @@ fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<Co
     }
     let whose = identity::of(&record).with_id(&record.id);
     out::line(&format!("changed: container {whose}"))?;
+    if let Some(end) = end {
+        out::line(&format!("the added rules expire at {}", end.date()))?;
+    }
     if let Some(closed) = closed.filter(|closed| *closed > 0) {
         log::warn!("{closed} connections that are no longer allowed were closed");
     }
@@ -104,14 +110,21 @@ fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<Co
 }
 
 /// The requested changes of the network rules, if any.
-fn network(args: &Update) -> Option<rules::RuleChanges> {
+fn network(args: &Update) -> Result<Option<rules::RuleChanges>> {
+    let now = clocks::read();
+    let end = match (args.lasting, &args.until) {
+        (Some(time), _) => Expiry::after(time.seconds(), now),
+        (None, Some(text)) => Some(Expiry::at(until::date(text)?).pinned(now)),
+        (None, None) => None,
+    };
     let asked = rules::RuleChanges {
         allow: args.network_allow.clone(),
         add: args.network_add.clone(),
         remove: args.network_remove.clone(),
         deny: args.network_deny.clone(),
+        end,
     };
-    (asked != rules::RuleChanges::default()).then_some(asked)
+    Ok((asked != rules::RuleChanges::default()).then_some(asked))
 }
 
 fn only_network(args: &Update) -> bool {
@@ -122,6 +135,8 @@ fn only_network(args: &Update) -> bool {
             network_add: args.network_add.clone(),
             network_remove: args.network_remove.clone(),
             network_deny: args.network_deny.clone(),
+            lasting: args.lasting,
+            until: args.until.clone(),
             inbound_add: args.inbound_add.clone(),
             ..Update::default()
         }

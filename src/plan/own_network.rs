@@ -46,7 +46,7 @@ fn enforced(network: &Network) -> EgressRules {
         NetworkMode::Allowlist => EgressRules {
             allow: network.allow.clone(),
             deny: network.deny.clone(),
-            search: Vec::new(),
+            ..EgressRules::default()
         },
         NetworkMode::None | NetworkMode::Local => EgressRules::default(),
     }

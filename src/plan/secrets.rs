@@ -193,6 +193,7 @@ mod tests {
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: None,
             uses: None,
+            until: None,
         }
     }
 

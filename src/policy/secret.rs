@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::written_secret::WrittenSecret;
 use super::{Count, Network, PolicyName, SecretSource, UserSource, VariableName};
 use crate::rules::request::{RequestRule, Scheme};
-use crate::rules::{EgressRules, Host, RuleTarget};
+use crate::rules::{EgressRules, EndDate, Host, RuleTarget};
 use crate::text::{ValueError, string_form, text_type};
 
 /// The longest name, in bytes.
@@ -33,6 +33,8 @@ pub struct NodeSecret {
     pub env: Option<VariableName>,
     /// How many requests of a container may get it.
     pub uses: Option<Count>,
+    /// When it expires.
+    pub until: Option<EndDate>,
 }
 
 /// The place of a secret in a request.
@@ -367,6 +369,7 @@ mod tests {
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: None,
             uses: None,
+            until: None,
         };
         let places = secret("POST https://a.test/v1/**").places().unwrap();
         assert_eq!(places, [("a.test".parse().unwrap(), 443)].into());

@@ -9,6 +9,7 @@ use super::key_preset::KeyPreset;
 use super::secret::{BasicUser, QueryName, SecretHeader};
 use super::secret_source::{CommandSeconds, SecretCommand, SecretSource, UserSource, VolumeKey};
 use super::{Count, HostPath, NodeSecret, PolicyName, SecretName, SecretPlace, VariableName};
+use crate::rules::EndDate;
 use crate::rules::git::several;
 use crate::rules::request::RequestRule;
 use crate::text::ValueError;
@@ -73,6 +74,8 @@ pub(super) struct WrittenSecret {
     env: Option<VariableName>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     uses: Option<Count>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<EndDate>,
 }
 
 impl WrittenSecret {
@@ -170,6 +173,7 @@ impl TryFrom<WrittenSecret> for NodeSecret {
             query,
             env,
             uses,
+            until,
             ..
         } = written;
         let place = match (header, basic, query) {
@@ -190,6 +194,7 @@ impl TryFrom<WrittenSecret> for NodeSecret {
             place,
             env,
             uses,
+            until,
         })
     }
 }
@@ -213,6 +218,7 @@ impl From<NodeSecret> for WrittenSecret {
             query: None,
             env: secret.env,
             uses: secret.uses,
+            until: secret.until,
         };
         match secret.place {
             SecretPlace::Header(place) => written.header = Some(place),

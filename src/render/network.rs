@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::identity::ContainerIdentity;
 use crate::egress::{LiveConnection, NetworkStatus};
 use crate::policy::NetworkMode;
+use crate::rules::{ClockReading, EgressRule};
 use crate::text::escape;
 
 /// A container and its network.
@@ -30,6 +31,9 @@ pub struct ContainerNetwork {
     /// Refused connections from outside, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outside: Option<UnansweredConnections>,
+    /// The time, for what is left of rules and secrets.
+    #[serde(skip)]
+    pub now: ClockReading,
     /// The status from its sidecar, if it serves connections.
     #[serde(flatten)]
     pub status: Option<NetworkStatus>,
@@ -78,7 +82,7 @@ pub fn text(subject: &ContainerNetwork) -> String {
             let learn = if subject.learn { ", LEARN MODE" } else { "" };
             let _ = writeln!(out, "network.mode is {mode}{learn}");
             if mode == NetworkMode::Allowlist {
-                rules(&mut out, status);
+                rules(&mut out, status, subject.now);
                 asking(&mut out, subject, status);
             } else {
                 out += "no host is reached, and programs inside get this reason; inbound ports and services are open\n";
@@ -89,7 +93,7 @@ pub fn text(subject: &ContainerNetwork) -> String {
                     "localhost:{port} inside leads to a service (network.connect)"
                 );
             }
-            counts(&mut out, status);
+            counts(&mut out, status, subject.now);
             inbound(&mut out, status);
             connections(&mut out, status);
         }
@@ -103,19 +107,28 @@ pub fn text(subject: &ContainerNetwork) -> String {
     out
 }
 
-fn rules(out: &mut String, status: &NetworkStatus) {
-    let mut list = |head: &str, rules: &std::collections::BTreeSet<_>| {
+fn rules(out: &mut String, status: &NetworkStatus, now: ClockReading) {
+    let end_of = |rule: &EgressRule| match status.rules.ends.get(rule) {
+        Some(end) => format!("  {}", end.words(now)),
+        None => String::new(),
+    };
+    let mut list = |head: &str, rules: &std::collections::BTreeSet<EgressRule>| {
         let _ = writeln!(
             out,
             "{head}:{}",
             if rules.is_empty() { " nothing" } else { "" }
         );
         for rule in rules {
-            let _ = writeln!(out, "  {rule}");
+            let _ = writeln!(out, "  {rule}{}", end_of(rule));
         }
     };
     list("allowed", &status.rules.allow);
     list("denied whatever is allowed", &status.rules.deny);
+    for (rule, end) in &status.rules.ends {
+        if !status.rules.allow.contains(rule) {
+            let _ = writeln!(out, "expired at {}: {rule}", end.date());
+        }
+    }
 }
 
 fn asking(out: &mut String, subject: &ContainerNetwork, status: &NetworkStatus) {
@@ -148,7 +161,7 @@ fn asking(out: &mut String, subject: &ContainerNetwork, status: &NetworkStatus) 
     }
 }
 
-fn counts(out: &mut String, status: &NetworkStatus) {
+fn counts(out: &mut String, status: &NetworkStatus, now: ClockReading) {
     let NetworkStatus {
         rules: _,
         ports: _,
@@ -179,9 +192,13 @@ fn counts(out: &mut String, status: &NetworkStatus) {
         let limit = one
             .limit
             .map_or_else(String::new, |limit| format!(" of {limit}"));
+        let end = match one.end {
+            Some(end) => format!("; {}", end.words(now)),
+            None => String::new(),
+        };
         let _ = writeln!(
             out,
-            "secret {}: {}{limit} requests had it",
+            "secret {}: {}{limit} requests had it{end}",
             escape(&one.name),
             one.used
         );
@@ -258,7 +275,11 @@ mod tests {
     use crate::egress::{
         AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, SecretUses,
     };
-    use crate::rules::EgressRules;
+    use crate::rules::{EgressRules, Expiry};
+
+    fn end(seconds: u32) -> Expiry {
+        Expiry::after(seconds, ClockReading::default()).unwrap()
+    }
 
     fn subject() -> ContainerNetwork {
         ContainerNetwork {
@@ -269,11 +290,17 @@ mod tests {
             learn: false,
             waits: Some(30),
             outside: UnansweredConnections::of(4),
+            now: ClockReading::default(),
             status: Some(NetworkStatus {
                 rules: EgressRules {
-                    allow: ["a.test".parse().unwrap()].into(),
+                    allow: ["a.test".parse().unwrap(), "c.test".parse().unwrap()].into(),
                     deny: ["b.test:22".parse().unwrap()].into(),
                     search: Vec::new(),
+                    ends: [
+                        ("c.test".parse().unwrap(), end(90)),
+                        ("d.test".parse().unwrap(), end(0)),
+                    ]
+                    .into(),
                 },
                 ports: [443].into(),
                 services: [5432].into(),
@@ -299,6 +326,7 @@ mod tests {
                     name: "model".to_owned(),
                     used: 3,
                     limit: Some(9),
+                    end: Some(end(30)),
                 }],
                 connections: vec![LiveConnection {
                     host: "2001:db8::1".parse().unwrap(),
@@ -339,6 +367,8 @@ mod tests {
         for word in [
             "network.mode is allowlist",
             "  a.test\n",
+            "  c.test  until 1970-01-01T00:01:30Z, 1 min 30 s left\n",
+            "expired at 1970-01-01T00:00:00Z: d.test\n",
             "  b.test:22\n",
             "waits 30 s for approval; waiting now: 0",
             "  approved: new.test:443 once\n",
@@ -346,7 +376,7 @@ mod tests {
             "1 of 5 connections",
             "10 of 1000 bytes",
             "2 of 7 names",
-            "secret model: 3 of 9 requests had it",
+            "secret model: 3 of 9 requests had it; until 1970-01-01T00:00:30Z, 0 min 30 s left\n",
             "allowed so far: 9; denied so far: 3",
             "  over-upload: 1\n",
             "without a line in the log: 8",

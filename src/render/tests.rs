@@ -308,6 +308,7 @@ fn an_explanation_is_plain_text_whatever_a_path_is_called() {
     let text = explain::text(&explain::ExplainedContainer {
         landlock: None,
         left: TimeLeft::default(),
+        now: None,
         settings: Vec::new(),
         name: format!("bundle {TREACHEROUS}"),
         identity: None,
@@ -334,6 +335,7 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         explain::text(&explain::ExplainedContainer {
             landlock: None,
             left: TimeLeft::default(),
+            now: None,
             settings: Vec::new(),
             name: "x".to_owned(),
             identity: None,

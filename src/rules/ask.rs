@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::closed::is_metadata;
 use super::connection::{self, DNS_PORT};
 use super::decide::{Decision, Denial, EgressRules};
-use super::{Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget};
+use super::{
+    ClockReading, EndDate, Expiry, Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget,
+};
 
 /// Connections that may wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;
@@ -136,6 +138,8 @@ pub enum ApprovalTerm {
     Always,
     /// For this many seconds.
     Seconds(u32),
+    /// Until this date.
+    Until(EndDate),
     /// For one connection.
     Once,
 }
@@ -146,6 +150,8 @@ pub enum ApprovalTerm {
 pub enum AskRefusal {
     /// No decision within this many seconds.
     TimedOut(u32),
+    /// The same, after an approval that has expired.
+    Expired(u32, EndDate),
     /// The operator denied it.
     Refused,
     /// This many connections wait already.
@@ -157,6 +163,7 @@ impl AskRefusal {
     pub fn kind(self) -> &'static str {
         match self {
             Self::TimedOut(_) => "not-approved-in-time",
+            Self::Expired(..) => "approval-expired",
             Self::Refused => "denied-by-a-person",
             Self::TooMany(_) => "too-many-waiting",
         }
@@ -170,6 +177,10 @@ impl fmt::Display for AskRefusal {
             Self::TimedOut(seconds) => write!(
                 f,
                 "{NOT_LISTED}, and it was not approved within {seconds} s"
+            ),
+            Self::Expired(seconds, end) => write!(
+                f,
+                "its approval expired at {end}, and it was not approved again within {seconds} s"
             ),
             Self::Refused => f.write_str("the operator denied it (agentbox deny)"),
             Self::TooMany(most) => write!(
@@ -196,8 +207,19 @@ pub struct PendingConnection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Grant {
     Always,
-    Until(u64),
+    Until(Expiry),
     Once(u32),
+}
+
+/// An approval whose time is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiredApproval {
+    /// The host.
+    pub host: HostName,
+    /// The port.
+    pub port: u16,
+    /// When it ended.
+    pub end: Expiry,
 }
 
 /// The connections that wait for an approval, and the decisions so far.
@@ -209,6 +231,8 @@ pub struct AskQueue {
     next: u64,
     granted: BTreeMap<(HostName, u16), Grant>,
     refused: VecDeque<(HostName, u16)>,
+    /// The ends of expired approvals, for reasons; a decision removes its own.
+    expired: BTreeMap<(HostName, u16), EndDate>,
 }
 
 impl AskQueue {
@@ -227,7 +251,7 @@ impl AskQueue {
         &mut self,
         (host, port): (&HostName, u16),
         number: Option<u64>,
-        now_ms: u64,
+        now: ClockReading,
     ) -> Option<Result<bool, AskRefusal>> {
         let key = (host.clone(), port);
         if self.refused.contains(&key) {
@@ -238,7 +262,7 @@ impl AskQueue {
         }
         match self.granted.get_mut(&key)? {
             Grant::Always => Some(Ok(false)),
-            Grant::Until(end) if now_ms < *end => Some(Ok(false)),
+            Grant::Until(end) if !end.is_over(now) => Some(Ok(false)),
             Grant::Once(left) if *left > 1 => {
                 *left -= 1;
                 Some(Ok(true))
@@ -247,18 +271,61 @@ impl AskQueue {
                 self.granted.remove(&key);
                 Some(Ok(true))
             }
-            Grant::Until(_) => {
-                self.granted.remove(&key);
-                None
-            }
+            // Removed and logged by `expire`.
+            Grant::Until(_) => None,
         }
     }
 
+    /// Removes the approvals whose time is over, and returns them.
+    pub fn expire(&mut self, now: ClockReading) -> Vec<ExpiredApproval> {
+        let over = self.granted.iter().filter_map(|((host, port), grant)| {
+            let Grant::Until(end) = grant else {
+                return None;
+            };
+            end.is_over(now).then(|| ExpiredApproval {
+                host: host.clone(),
+                port: *port,
+                end: *end,
+            })
+        });
+        let over: Vec<_> = over.collect();
+        for ExpiredApproval { host, port, end } in &over {
+            let key = (host.clone(), *port);
+            self.granted.remove(&key);
+            if self.expired.len() >= MOST_DECIDED {
+                self.expired.pop_first();
+            }
+            self.expired.insert(key, end.date());
+        }
+        over
+    }
+
+    /// When the last approval expired, if there was no decision since.
+    pub fn expired_at(&self, host: &HostName, port: u16) -> Option<EndDate> {
+        self.expired.get(&(host.clone(), port)).copied()
+    }
+
+    /// Why a connection is refused for which no decision came.
+    pub fn unapproved(&self, host: &HostName, port: u16, seconds: u32) -> AskRefusal {
+        match self.expired_at(host, port) {
+            Some(end) => AskRefusal::Expired(seconds, end),
+            None => AskRefusal::TimedOut(seconds),
+        }
+    }
+
+    /// The ends of the approvals.
+    pub fn ends(&self) -> impl Iterator<Item = Expiry> {
+        self.granted.values().filter_map(|grant| match grant {
+            Grant::Until(end) => Some(*end),
+            Grant::Always | Grant::Once(_) => None,
+        })
+    }
+
     /// Whether an approval for more than one connection is in force.
-    pub fn holds(&self, host: &HostName, port: u16, now_ms: u64) -> bool {
+    pub fn holds(&self, host: &HostName, port: u16, now: ClockReading) -> bool {
         match self.granted.get(&(host.clone(), port)) {
             Some(Grant::Always) => true,
-            Some(Grant::Until(end)) => now_ms < *end,
+            Some(Grant::Until(end)) => !end.is_over(now),
             Some(Grant::Once(_)) | None => false,
         }
     }
@@ -299,28 +366,35 @@ impl AskQueue {
         self.waiting.iter().map(|(number, one)| (*number, one))
     }
 
-    /// Approves a host and port. False: too many approvals.
+    /// Approves a host and port. False: too many approvals, or an end beyond the calendar.
     #[must_use]
     pub fn approve(
         &mut self,
         host: &HostName,
         port: u16,
         lasting: ApprovalTerm,
-        now_ms: u64,
+        now: ClockReading,
     ) -> bool {
         let key = (host.clone(), port);
-        self.granted
-            .retain(|_, grant| !matches!(grant, Grant::Until(end) if *end <= now_ms));
+        let end = match lasting {
+            ApprovalTerm::Seconds(seconds) => Expiry::after(seconds, now),
+            ApprovalTerm::Until(date) => Some(Expiry::at(date).pinned(now)),
+            ApprovalTerm::Always | ApprovalTerm::Once => None,
+        };
         if self.granted.len() >= MOST_DECIDED && !self.granted.contains_key(&key) {
             return false;
         }
         self.refused.retain(|refused| *refused != key);
         let grant = match (lasting, self.granted.get(&key)) {
             (ApprovalTerm::Always, _) => Grant::Always,
-            (ApprovalTerm::Seconds(s), _) => Grant::Until(now_ms + u64::from(s) * 1000),
+            (ApprovalTerm::Seconds(_) | ApprovalTerm::Until(_), _) => match end {
+                Some(end) => Grant::Until(end),
+                None => return false,
+            },
             (ApprovalTerm::Once, Some(Grant::Once(left))) => Grant::Once(left.saturating_add(1)),
             (ApprovalTerm::Once, _) => Grant::Once(1),
         };
+        self.expired.remove(&key);
         self.granted.insert(key, grant);
         true
     }
@@ -329,6 +403,7 @@ impl AskQueue {
     pub fn refuse(&mut self, host: &HostName, port: u16) {
         let key = (host.clone(), port);
         self.granted.remove(&key);
+        self.expired.remove(&key);
         self.refused.retain(|refused| *refused != key);
         self.refused.push_back(key);
         if self.refused.len() > MOST_DECIDED {
@@ -337,12 +412,12 @@ impl AskQueue {
     }
 
     /// The approvals in force, in words, and the denials.
-    pub fn decisions(&self, now_ms: u64) -> (Vec<String>, Vec<String>) {
+    pub fn decisions(&self, now: ClockReading) -> (Vec<String>, Vec<String>) {
         let granted = self.granted.iter().filter_map(|((host, port), grant)| {
             Some(match grant {
                 Grant::Always => format!("{host}:{port}"),
-                Grant::Until(end) if *end <= now_ms => return None,
-                Grant::Until(end) => format!("{host}:{port} for {} s", (end - now_ms) / 1000),
+                Grant::Until(end) if end.is_over(now) => return None,
+                Grant::Until(end) => format!("{host}:{port} {}", end.words(now)),
                 Grant::Once(1) => format!("{host}:{port} once"),
                 Grant::Once(left) => format!("{host}:{port} for {left} connections"),
             })
@@ -496,28 +571,59 @@ mod tests {
         }
     }
 
+    fn at(boot_ms: u64) -> ClockReading {
+        ClockReading {
+            boot_ms,
+            unix: 1000,
+        }
+    }
+
     #[test]
     fn an_approval_lasts_as_long_as_it_says() {
         let (mut asks, host) = (AskQueue::default(), name("b.test"));
-        assert_eq!(asks.decided((&host, 443), None, 0), None);
-        assert!(asks.approve(&host, 443, ApprovalTerm::Once, 0));
-        assert!(!asks.holds(&host, 443, 0));
-        assert_eq!(asks.decided((&host, 443), None, 0), Some(Ok(true)));
-        assert_eq!(asks.decided((&host, 443), None, 0), None);
-        assert!(asks.approve(&host, 443, ApprovalTerm::Seconds(10), 1000));
-        assert_eq!(asks.decided((&host, 443), None, 10_999), Some(Ok(false)));
-        assert!(asks.holds(&host, 443, 10_999) && !asks.holds(&host, 443, 11_000));
-        assert_eq!(asks.decided((&host, 443), None, 11_000), None);
-        assert!(asks.approve(&host, 443, ApprovalTerm::Always, 0));
-        assert_eq!(asks.decided((&host, 443), None, u64::MAX), Some(Ok(false)));
-        assert_eq!(asks.decided((&host, 80), None, 0), None);
+        let now = at(0);
+        assert_eq!(asks.decided((&host, 443), None, now), None);
+        assert!(asks.approve(&host, 443, ApprovalTerm::Once, now));
+        assert!(!asks.holds(&host, 443, now));
+        assert_eq!(asks.decided((&host, 443), None, now), Some(Ok(true)));
+        assert_eq!(asks.decided((&host, 443), None, now), None);
+        assert!(asks.approve(&host, 443, ApprovalTerm::Seconds(10), at(1000)));
+        let just = at(10_999);
+        assert_eq!(asks.decided((&host, 443), None, just), Some(Ok(false)));
+        assert!(asks.holds(&host, 443, just) && !asks.holds(&host, 443, at(11_000)));
+        assert_eq!(asks.decided((&host, 443), None, at(11_000)), None);
+        assert!(asks.approve(&host, 443, ApprovalTerm::Always, now));
+        let last = at(u64::MAX);
+        assert_eq!(asks.decided((&host, 443), None, last), Some(Ok(false)));
+        assert_eq!(asks.decided((&host, 80), None, now), None);
         asks.refuse(&host, 443);
         assert_eq!(
-            asks.decided((&host, 443), None, 0),
+            asks.decided((&host, 443), None, now),
             Some(Err(AskRefusal::Refused))
         );
-        assert!(asks.approve(&host, 443, ApprovalTerm::Always, 0));
-        assert_eq!(asks.decided((&host, 443), None, 0), Some(Ok(false)));
+        assert!(asks.approve(&host, 443, ApprovalTerm::Always, now));
+        assert_eq!(asks.decided((&host, 443), None, now), Some(Ok(false)));
+    }
+
+    #[test]
+    fn an_expired_approval_is_the_reason_until_the_next_decision() {
+        let (mut asks, host) = (AskQueue::default(), name("b.test"));
+        let date = EndDate::of(1600).unwrap();
+        for term in [ApprovalTerm::Seconds(600), ApprovalTerm::Until(date)] {
+            assert!(asks.approve(&host, 443, term, at(0)));
+            assert_eq!(asks.ends().count(), 1);
+            assert_eq!(asks.expire(at(599_999)), []);
+            assert_eq!(asks.unapproved(&host, 443, 5), AskRefusal::TimedOut(5));
+            let over = asks.expire(at(600_000));
+            assert_eq!(over.len(), 1);
+            assert_eq!((&over[0].host, over[0].end.date()), (&host, date));
+            assert_eq!(asks.expire(at(600_000)), [], "it is told once");
+            let why = asks.unapproved(&host, 443, 5);
+            assert_eq!(why, AskRefusal::Expired(5, date));
+            assert!(why.to_string().contains("expired at 1970-01-01T00:26:40Z"));
+        }
+        assert!(asks.approve(&host, 443, ApprovalTerm::Once, at(0)));
+        assert_eq!(asks.unapproved(&host, 443, 5), AskRefusal::TimedOut(5));
     }
 
     #[test]
@@ -534,7 +640,7 @@ mod tests {
         };
         let (first, shown, third) = (wait(), wait(), wait());
         assert!(asks.choose(shown));
-        let mut decided = |number| asks.decided((&host, 443), number, 0);
+        let mut decided = |number| asks.decided((&host, 443), number, at(0));
         for other in [Some(first), None, Some(third)] {
             assert_eq!(decided(other), None);
         }
@@ -544,12 +650,12 @@ mod tests {
         assert!(asks.choose(third));
         asks.forget(third);
         assert!(!asks.choose(third));
-        assert_eq!(asks.decided((&host, 443), Some(third), 0), None);
+        assert_eq!(asks.decided((&host, 443), Some(third), at(0)), None);
         // A denial of the host takes precedence.
         assert!(asks.choose(first));
         asks.refuse(&host, 443);
         let denied = Some(Err(AskRefusal::Refused));
-        assert_eq!(asks.decided((&host, 443), Some(first), 0), denied);
+        assert_eq!(asks.decided((&host, 443), Some(first), at(0)), denied);
     }
 
     #[test]
@@ -572,8 +678,14 @@ mod tests {
             asks.refuse(&name(&format!("n{i}.test")), 443);
         }
         assert_eq!(asks.refused.len(), MOST_DECIDED);
-        let approved = (0..2 * MOST_DECIDED)
-            .filter(|i| asks.approve(&name(&format!("m{i}.test")), 443, ApprovalTerm::Always, 0));
+        let approved = (0..2 * MOST_DECIDED).filter(|i| {
+            asks.approve(
+                &name(&format!("m{i}.test")),
+                443,
+                ApprovalTerm::Always,
+                at(0),
+            )
+        });
         assert_eq!(approved.count(), MOST_DECIDED);
     }
 }

@@ -1,6 +1,6 @@
 //! The decision about a host: one function for the proxy, the DNS stub, the log and `agentbox policy check`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use super::closed::{is_closed, is_metadata};
 use super::connection::DEFAULT_PORT;
 use super::request::RequestRule;
 use super::spelling;
-use super::{EgressRule, Host, HostName, HostReach, NetworkRule, RuleTarget};
+use super::{ClockReading, EgressRule, Expiry, Host, HostName, HostReach, NetworkRule, RuleTarget};
 
 /// The network rules of a container, with all presets expanded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,9 @@ pub struct EgressRules {
     /// The engine's search list, which gives a private name several spellings. Known once the container has started.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub search: Vec<HostName>,
+    /// The ends of rules. A rule that has expired is here and no longer in `allow`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub ends: BTreeMap<EgressRule, Expiry>,
 }
 
 /// The decision about a connection.
@@ -34,6 +37,9 @@ pub enum Decision<'a> {
     /// No rule allows it, or a denial wins.
     Deny(Denial),
 }
+
+/// The word for denials by an expired rule.
+pub const RULE_EXPIRED: &str = "rule-expired";
 
 /// Why a connection is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +55,24 @@ pub enum Denial {
     Metadata,
     /// Only requests that the sidecar reads are allowed to it, no tunnel.
     OnlyRequests,
+    /// The rule that allowed it has expired.
+    Expired(Box<ExpiredRule>),
+}
+
+/// A rule whose time is over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExpiredRule {
+    /// The rule.
+    pub rule: EgressRule,
+    /// When it ended.
+    pub end: Expiry,
+}
+
+impl fmt::Display for ExpiredRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the rule {} expired at {}", self.rule, self.end.date())
+    }
 }
 
 impl fmt::Display for Denial {
@@ -70,6 +94,7 @@ impl fmt::Display for Denial {
             Self::OnlyRequests => f.write_str(
                 "only some requests to this host are allowed: use http://HOST/PATH (agentbox adds TLS), or set network.tls=open",
             ),
+            Self::Expired(expired) => expired.fmt(f),
         }
     }
 }
@@ -83,10 +108,12 @@ impl Denial {
             Self::DeniedBy(_) => "denied-by-rule",
             Self::Metadata => "metadata-service",
             Self::OnlyRequests => "only-requests",
+            Self::Expired(_) => RULE_EXPIRED,
         }
     }
 
-    /// Whether a new rule would allow it.
+    /// Whether no rule was ever meant for it, so that an approval may allow it. Not for an expired rule: it is renewed by
+    /// `update`, and learn mode does not go on with it.
     pub fn is_missing_rule(&self) -> bool {
         matches!(self, Self::NotListed | Self::Port(_))
     }
@@ -135,6 +162,9 @@ impl EgressRules {
         if self.leads_to_requests(host, port) {
             return by_requests;
         }
+        if let Some(expired) = self.expired_for(host, port) {
+            return Decision::Deny(Denial::Expired(Box::new(expired)));
+        }
         let named = self.connections().filter(|rule| self.names(rule, host));
         let mut ports: BTreeSet<u16> = named.map(NetworkRule::allowed_port).collect();
         let requests = self.requests().filter(|rule| rule.names(host));
@@ -160,6 +190,65 @@ impl EgressRules {
             .max_by_key(|rule| rule.reach)
     }
 
+    /// With ends that a clock which is set back does not move.
+    #[must_use]
+    pub fn pinned(mut self, now: ClockReading) -> Self {
+        self.ends
+            .values_mut()
+            .for_each(|end| *end = end.pinned(now));
+        self
+    }
+
+    /// Takes the rules whose time is over out of `allow`, and returns them.
+    pub fn expire(&mut self, now: ClockReading) -> Vec<ExpiredRule> {
+        let over = self.ends.iter().filter(|(_, end)| end.is_over(now));
+        let over: Vec<_> = over
+            .filter(|(rule, _)| self.allow.contains(rule))
+            .map(|(rule, end)| ExpiredRule {
+                rule: rule.clone(),
+                end: *end,
+            })
+            .collect();
+        for ExpiredRule { rule, .. } in &over {
+            self.allow.remove(rule);
+        }
+        over
+    }
+
+    /// The rules that will expire.
+    pub fn temporary(&self) -> impl Iterator<Item = (&EgressRule, Expiry)> {
+        let ends = self.ends.iter().map(|(rule, end)| (rule, *end));
+        ends.filter(|(rule, _)| self.allow.contains(rule))
+    }
+
+    /// The rules that have expired.
+    pub(super) fn expired(&self) -> impl Iterator<Item = (&EgressRule, Expiry)> {
+        let ends = self.ends.iter().map(|(rule, end)| (rule, *end));
+        ends.filter(|(rule, _)| !self.allow.contains(rule))
+    }
+
+    /// The expired rule that allowed connections to this host and port, or requests that are sent to it.
+    fn expired_for(&self, host: &Host, port: u16) -> Option<ExpiredRule> {
+        let covers = |rule: &EgressRule| match rule {
+            EgressRule::Connection(rule) => {
+                rule.allowed_port() == port
+                    && self.names(rule, host)
+                    && may_mean(&rule.target, host)
+            }
+            EgressRule::Request(rule) => rule.is_way(host, port),
+        };
+        self.expired_by(covers)
+    }
+
+    /// The first expired rule of these.
+    pub(super) fn expired_by(&self, covers: impl Fn(&EgressRule) -> bool) -> Option<ExpiredRule> {
+        let (rule, end) = self.expired().find(|(rule, _)| covers(rule))?;
+        Some(ExpiredRule {
+            rule: rule.clone(),
+            end,
+        })
+    }
+
     /// The connection rules.
     pub fn connections(&self) -> impl Iterator<Item = &NetworkRule> {
         self.allow.iter().filter_map(EgressRule::connection)
@@ -180,7 +269,7 @@ impl EgressRules {
         }
     }
 
-    fn names(&self, rule: &NetworkRule, host: &Host) -> bool {
+    pub(super) fn names(&self, rule: &NetworkRule, host: &Host) -> bool {
         match host {
             Host::Name(name) => {
                 rule.target.matches_name(name)
@@ -201,10 +290,15 @@ impl EgressRules {
     pub fn decide_name(&self, name: &HostName) -> Result<(), Denial> {
         let host = Host::Name(name.clone());
         let mut first = None;
-        for port in self.ports() {
+        let expired = self.expired().flat_map(|(rule, _)| rule.ports());
+        for port in self.ports().into_iter().chain(expired) {
             match self.decide(&host, port) {
                 Decision::Allow(_) | Decision::Deny(Denial::OnlyRequests) => return Ok(()),
                 Decision::Deny(Denial::Port(_)) => {}
+                Decision::Deny(denial @ Denial::Expired(_)) => match first {
+                    None | Some(Denial::NotListed) => first = Some(denial),
+                    Some(_) => {}
+                },
                 Decision::Deny(denial) => first = first.or(Some(denial)),
             }
         }
@@ -280,7 +374,10 @@ impl EgressRules {
         if self.search.is_empty() {
             return Vec::new();
         }
-        let private = self.connections().filter(|rule| rule.reach.is_private());
+        // Of expired rules too: a denial covers no less than before.
+        let expired = self.expired().filter_map(|(rule, _)| rule.connection());
+        let all = self.connections().chain(expired);
+        let private = all.filter(|rule| rule.reach.is_private());
         let ruled = private.filter_map(|rule| match &rule.target {
             RuleTarget::Name(ruled) if self.is_spelling(&rule.target, name) => Some(ruled),
             RuleTarget::Name(_)
@@ -538,6 +635,98 @@ mod tests {
         assert!(!allowed(&cloud, "metadata.google.internal", 80));
     }
 
+    /// Rules of which these end in ten minutes, after eleven.
+    fn expired(allow: &[&str], deny: &[&str], ending: &[&str]) -> EgressRules {
+        let mut rules = rules(allow, deny);
+        let end = Expiry::after(600, ClockReading::default()).unwrap();
+        for rule in ending {
+            let rule: EgressRule = rule.parse().unwrap();
+            rules.allow.insert(rule.clone());
+            rules.ends.insert(rule, end);
+        }
+        let at = |minutes: u32| ClockReading {
+            boot_ms: u64::from(minutes) * 60_000,
+            unix: 0,
+        };
+        assert_eq!(rules.expire(at(9)), []);
+        assert_eq!(rules.temporary().count(), ending.len());
+        assert_eq!(rules.expire(at(11)).len(), ending.len());
+        assert_eq!(rules.expire(at(11)), [], "it is told once");
+        assert_eq!(rules.temporary().count(), 0);
+        rules
+    }
+
+    #[test]
+    fn an_expired_rule_is_the_reason_and_allows_nothing() {
+        let gone = expired(
+            &["b.test", "c.test:22"],
+            &["d.test"],
+            &[
+                "a.test",
+                "*.w.test:8443",
+                "GET https://r.test/**",
+                "d.test",
+                "b.test:80",
+            ],
+        );
+        for (host, port) in [
+            ("a.test", 443),
+            ("x.w.test", 8443),
+            ("r.test", 443),
+            ("r.test", 80),
+        ] {
+            let host: Host = host.parse().unwrap();
+            let Decision::Deny(denial) = gone.decide(&host, port) else {
+                panic!("{host}:{port} is allowed");
+            };
+            assert_eq!(denial.kind(), RULE_EXPIRED, "{host}:{port}");
+            let said = denial.to_string();
+            assert!(said.contains("expired at 1970-01-01T00:10:00Z"), "{said}");
+            let Host::Name(name) = &host else {
+                unreachable!()
+            };
+            assert_eq!(gone.decide_name(name), Err(denial));
+        }
+        for (host, port) in [("a.test", 80), ("w.test", 8443), ("other.test", 443)] {
+            let denied = gone.decide(&host.parse().unwrap(), port);
+            assert!(
+                !matches!(denied, Decision::Deny(Denial::Expired(_))),
+                "{host}"
+            );
+        }
+        // A denial is the nearer reason, and another rule still allows.
+        let denied = gone.decide(&"d.test".parse().unwrap(), 443);
+        assert!(matches!(denied, Decision::Deny(Denial::DeniedBy(_))));
+        assert!(allowed(&gone, "b.test", 443) && !allowed(&gone, "b.test", 80));
+        let request = |text: &str| crate::egress::request::typed(text).unwrap().request;
+        for (text, is_expired) in [
+            ("GET https://r.test/x", true),
+            ("POST https://r.test/x", false),
+            ("POST https://a.test/x", true),
+        ] {
+            let expired = gone.expired_request(&request(text));
+            assert_eq!(expired.is_some(), is_expired, "{text}");
+        }
+    }
+
+    /// An end never allows more than the rules without it: neither by a spelling that a denial no longer covers, nor by learn
+    /// mode.
+    #[test]
+    fn an_expired_rule_still_narrows() {
+        let search = ["default.svc.cluster.local", "svc.cluster.local"];
+        let search = search.map(|domain| domain.parse().unwrap()).to_vec();
+        let mut gone = expired(&["*:5432"], &["postgres"], &["internal:postgres:5432"]);
+        gone.search = search;
+        assert!(!allowed(&gone, "postgres.default", 5432));
+        gone.ends.clear();
+        assert!(allowed(&gone, "postgres.default", 5432), "the control");
+        let mut gone = expired(&[], &[], &["GET https://r.test/**"]);
+        let host = "r.test".parse().unwrap();
+        assert!(gone.names_requests_to(&host));
+        gone.ends.clear();
+        assert!(!gone.names_requests_to(&host), "the control");
+    }
+
     /// The rules read naively: text compared with text, bit with bit, without our types.
     fn naive(allow: &[String], deny: &[String], host: &str, port: u16) -> bool {
         let hit = |rule: &String, default: Option<u16>, named: fn(&str, &str) -> bool| {
@@ -655,7 +844,7 @@ mod tests {
             let rules = EgressRules {
                 allow: parse(&allow),
                 deny: parse(&deny),
-                search: Vec::new(),
+                ..EgressRules::default()
             };
             for host in hosts {
                 for port in [443, 80, 22, 8080] {

@@ -17,6 +17,7 @@ pub mod closed;
 pub mod connection;
 mod decide;
 pub mod embedded;
+mod expiry;
 pub mod git;
 mod host;
 mod item;
@@ -31,11 +32,14 @@ pub mod strangers;
 
 pub use address::{AddressRefusal, Surroundings};
 pub use ask::{
-    ApprovalTerm, AskQueue, AskRefusal, AskRules, MOST_WAITING, NameVerdict, NetworkVerdict,
-    PendingConnection, is_within,
+    ApprovalTerm, AskQueue, AskRefusal, AskRules, ExpiredApproval, MOST_WAITING, NameVerdict,
+    NetworkVerdict, PendingConnection, is_within,
 };
 pub use connection::{HostReach, NetworkRule, RuleTarget};
-pub use decide::{Decision, Denial, EgressRules, endpoint, proxy_port, rule_for};
+pub use decide::{
+    Decision, Denial, EgressRules, ExpiredRule, RULE_EXPIRED, endpoint, proxy_port, rule_for,
+};
+pub use expiry::{ClockReading, EndDate, Expiry};
 pub use host::{Host, HostName};
 pub use item::{EgressRule, PresetName, RuleItem};
 pub use limit::NetworkLimit;

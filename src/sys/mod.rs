@@ -5,6 +5,7 @@
 pub mod attempt;
 pub mod bounded;
 pub mod bpf;
+pub mod clocks;
 pub mod deadline;
 pub mod event;
 pub mod fanotify;

@@ -381,7 +381,7 @@ impl Question {
         match network.rules.decide(&self.host, self.port) {
             Decision::Allow(_)
             | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests | Denial::Metadata) => None,
-            Decision::Deny(Denial::NotListed | Denial::Port(_)) => {
+            Decision::Deny(Denial::NotListed | Denial::Port(_) | Denial::Expired(_)) => {
                 let rule: EgressRule = NetworkRule::allowing(target, self.port).into();
                 Advice::of_rule(&rule).may_be_named().then_some(rule)
             }

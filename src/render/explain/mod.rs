@@ -24,6 +24,7 @@ use crate::plan::{
     Warning,
 };
 use crate::policy::{Loosening, NetworkMode, Policy, Switch, SyscallName, SyscallProfile};
+use crate::rules::ClockReading;
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 use crate::text::escape;
 
@@ -49,6 +50,9 @@ pub struct ExplainedContainer {
     /// What is left of its time limits, if it runs and has any.
     #[serde(flatten)]
     pub left: TimeLeft,
+    /// The time, for what is left of rules and secrets; `None` if it does not run.
+    #[serde(skip)]
+    pub now: Option<ClockReading>,
     /// The lines of settings files that change the options of `wrap`, each with its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<String>,
@@ -130,6 +134,7 @@ pub fn text(subject: &ExplainedContainer) -> String {
             }
             walls(&mut page, &decided.plan, filter);
             time::left(&mut page, subject.left);
+            time::ends(&mut page, &decided.plan.network, subject.now);
             origins(&mut page, &decided.origins);
         }
     }

@@ -1,9 +1,10 @@
 //! PURE. The time limit as text.
 
 use super::page::Page;
-use crate::plan::TimePlan;
 use crate::plan::time::TimeLeft;
+use crate::plan::{NetworkPlan, TimePlan};
 use crate::policy::SleepRule;
+use crate::rules::{ClockReading, Expiry};
 
 /// When the container ends.
 pub(super) fn explain(page: &mut Page, limit: Option<TimePlan>) {
@@ -44,5 +45,22 @@ pub(super) fn left(page: &mut Page, left: TimeLeft) {
     let all: Vec<String> = wall.into_iter().chain(idle).collect();
     if !all.is_empty() {
         page.head("time left", all.join("; "));
+    }
+}
+
+/// The ends of rules and secrets.
+pub(super) fn ends(page: &mut Page, network: &NetworkPlan, now: Option<ClockReading>) {
+    let words = |end: Expiry| match now {
+        Some(now) => end.words(now),
+        None => format!("until {}", end.date()),
+    };
+    let rules = network.rules.ends.iter();
+    let rules = rules.map(|(rule, end)| format!("rule {rule}: {}", words(*end)));
+    let secrets = network.secrets.iter().filter_map(|secret| {
+        let end = Expiry::at(secret.until?);
+        Some(format!("secret {}: {}", secret.name, words(end)))
+    });
+    for line in rules.chain(secrets) {
+        page.head("expires", line);
     }
 }

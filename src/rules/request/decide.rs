@@ -7,7 +7,7 @@ use std::fmt;
 
 use super::{MCP, Request, RequestPath, RequestRule, Scheme};
 use crate::rules::decide::may_mean;
-use crate::rules::{EgressRule, EgressRules, Host};
+use crate::rules::{EgressRule, EgressRules, ExpiredRule, Host};
 
 /// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,18 +123,41 @@ impl EgressRules {
         self.request_denial(host, port).is_some()
     }
 
-    /// Whether a rule allows requests to a host, on any port.
+    /// Whether a rule allows requests to a host, on any port, or did before it expired.
     pub(in crate::rules) fn names_requests_to(&self, host: &Host) -> bool {
-        self.requests().any(|rule| rule.names(host))
+        let expired = self.expired().filter_map(|(rule, _)| rule.request());
+        let mut all = self.requests().chain(expired);
+        all.any(|rule| rule.names(host))
     }
 
     /// Whether a rule allows requests to a host that are sent to this port, plain or with TLS.
     pub(in crate::rules) fn leads_to_requests(&self, host: &Host, port: u16) -> bool {
-        self.requests().any(|rule| {
-            (rule.allowed_port() == port || rule.plain_port() == port)
-                && rule.names(host)
-                && may_mean(&rule.target, host)
-        })
+        self.requests().any(|rule| rule.is_way(host, port))
+    }
+
+    /// The expired rule that allowed this request, as such or with its connection.
+    pub fn expired_request(&self, request: &Request) -> Option<ExpiredRule> {
+        let Request { host, port, .. } = request;
+        let is_expired = |one: &Request| {
+            self.expired_by(|rule| match rule {
+                EgressRule::Request(rule) => rule.allows(one) && may_mean(&rule.target, host),
+                EgressRule::Connection(rule) => {
+                    rule.allowed_port() == *port
+                        && self.names(rule, host)
+                        && may_mean(&rule.target, host)
+                }
+            })
+        };
+        request.alone().find_map(|one| is_expired(&one))
+    }
+}
+
+impl RequestRule {
+    /// Whether requests of this rule are sent to this host and port, plain or with TLS.
+    pub(in crate::rules) fn is_way(&self, host: &Host, port: u16) -> bool {
+        (self.allowed_port() == port || self.plain_port() == port)
+            && self.names(host)
+            && may_mean(&self.target, host)
     }
 }
 

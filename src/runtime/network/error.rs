@@ -54,6 +54,11 @@ pub enum RulesError {
         "network.allow has no rule {0}: nothing was changed; `agentbox network` lists those that it has"
     )]
     NoRule(Box<EgressRule>),
+    /// An end for rules that are allowed without one.
+    #[error(
+        "network.allow has {0} without an end already: nothing was changed; remove it first (--network-remove {0})"
+    )]
+    Lasting(Box<EgressRule>),
     /// A rule would allow every request to a secret's host.
     #[error("{0}")]
     Secret(String),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`wall`], [`companion`] | the sidecar and the inner namespace, while `create` makes them |
 //! | [`resolver`], [`upstream`], [`engine_networks`], [`reading`] | what the engine and the node prepared: names, a proxy, networks for containers, certificates and secrets |
-//! | [`control`], [`rules`], [`ports`] | requests to a running sidecar: new rules, later ports |
+//! | [`control`], [`rules`], [`ends`], [`ports`] | requests to a running sidecar: new rules, later ports |
 //! | [`clients`], [`refused`] | which program has a connection; which connections from outside were denied |
 //! | [`sandbox`] | a pod whose sidecar died |
 //! | [`tried`] | tells the sidecar what `verify` tries |
@@ -15,6 +15,7 @@ pub mod clients;
 pub mod companion;
 pub mod control;
 pub mod counted;
+mod ends;
 pub mod engine_networks;
 mod error;
 pub mod inbound;

@@ -2,21 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::audit::Event;
 use crate::plan::{NetworkPlan, Plan, join};
 use crate::policy::{
     Asker, Field, MOST_PORTS, Network, NetworkMode, Origin, Selection, Sources, annotation_key,
     annotation_list, catalogue, resolve,
 };
-use crate::rules::{EgressRule, EgressRules, NetworkLimit, RuleItem};
+use crate::rules::{EgressRule, EgressRules, Expiry, NetworkLimit, RuleItem};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
+use crate::runtime::network::ends::{self, either};
 use crate::runtime::network::ports;
 use crate::runtime::network::{ControlError, RulesError};
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sidecar::{ControlReply, ControlRequest};
+use crate::sys::clocks;
 
 /// What an error says of the attempt.
 const CHANGES_RULES: &str = "change the network rules of";
@@ -32,6 +35,8 @@ pub struct RuleChanges {
     pub remove: Option<String>,
     /// `network.deny`, in addition to the policy's own.
     pub deny: Option<String>,
+    /// The end of what `add` adds.
+    pub end: Option<Expiry>,
 }
 
 /// Changes the rules of a container and returns how many connections that closed.
@@ -42,6 +47,11 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
     let _lock = place.lock_existing()?;
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
+    let now = clocks::read();
+    if let Some(plan) = record.plan_mut() {
+        // What has expired is no rule any more, whatever the sidecar has seen of it.
+        plan.network.rules.expire(now);
+    }
     let new = wanted(&record, asked)?;
     let old = record.decided.clone();
     let network = old.as_ref().map(|decided| &decided.plan.network);
@@ -59,24 +69,7 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
     let listeners = ports::listen(&record, &missing)?;
     let plan = record.plan_mut().ok_or(RuntimeError::NotRunning)?;
-    let both = EgressRules {
-        allow: plan
-            .network
-            .rules
-            .allow
-            .union(&new.allow)
-            .cloned()
-            .collect(),
-        deny: plan
-            .network
-            .rules
-            .deny
-            .intersection(&new.deny)
-            .cloned()
-            .collect(),
-        search: new.search.clone(),
-    };
-    plan.network.rules = both;
+    plan.network.rules = either(&plan.network.rules, &new, now);
     record.save(&dir)?;
     let request = ControlRequest::Rules {
         rules: new.clone(),
@@ -92,6 +85,11 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
             }
             let before = network.map(|network| &network.rules);
             let changed = events::rules_changed(before.unwrap_or(&EgressRules::default()), &new);
+            let until = asked.end.map(|end| format!("until {}", end.date()));
+            let changed = Event {
+                reason: until,
+                ..changed
+            };
             RunDir::of(place).note(vec![changed]);
             if let Some(decided) = &mut record.decided {
                 let network = &mut decided.plan.network;
@@ -159,27 +157,39 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
         Some(_) => parse(&asked.allow)?,
         None => now.allow.clone(),
     };
-    allow.extend(parse(&asked.add)?);
+    let mut added = parse(&asked.add)?;
+    if asked.allow.is_some() {
+        added.extend(allow.iter().cloned());
+    }
+    allow.extend(added.iter().cloned());
     let remove = parse(&asked.remove)?;
     if !remove.is_subset(&allow) {
         return None;
     }
     allow.retain(|rule| !remove.contains(rule));
-    let within = NetworkLimit::of_rules(String::new(), &now.allow);
+    // What ends is permitted until then, and no longer.
+    let lasting = now.allow.iter().filter(|rule| !now.ends.contains_key(rule));
+    let within = NetworkLimit::of_rules(String::new(), &lasting.cloned().collect());
     let denied = parse(&asked.deny)?;
+    // An end is written anew only within the ceilings.
+    if added.iter().any(|rule| now.ends.contains_key(rule)) || asked.end.is_some() {
+        return None;
+    }
     // An empty list would remove the current denials, which loosens.
     if asked.deny.is_some() && denied.is_empty() {
         return None;
     }
     let deny = now.deny.union(&denied).cloned().collect();
     let search = now.search.clone();
+    let ends = ends::kept(now, &allow);
     let rules = EgressRules {
         allow,
         deny,
         search,
+        ends,
     };
-    let is_within = rules.allow.iter().all(|rule| within.covers(rule));
-    is_within.then_some(rules)
+    let is_within = |rule| within.covers(rule) || rules.ends.contains_key(rule);
+    rules.allow.iter().all(is_within).then_some(rules)
 }
 
 /// The container's rules with these lists, from every source that counted when it was created; or `create`'s error.
@@ -199,10 +209,20 @@ fn within_ceilings(
     let mode = NetworkMode::Allowlist.to_string();
     annotations.insert(annotation_key(Field::NetworkMode), mode);
     let network = network_with(&files, record, &annotations, CHANGES_RULES)?;
+    let ends = match (&asked.allow, &asked.add) {
+        // The whole list, without an end.
+        (Some(_), _) => ends::with(now, &network.allow, &network.allow, None)?,
+        (None, None) => ends::kept(now, &network.allow),
+        (None, Some(add)) => {
+            let added = catalogue::rules(&files.sources(&BTreeMap::new(), None), add)?;
+            ends::with(now, &network.allow, &added, asked.end)?
+        }
+    };
     Ok(EgressRules {
         allow: network.allow,
         deny: network.deny,
         search: now.search.clone(),
+        ends,
     })
 }
 
@@ -339,6 +359,7 @@ fn note_origin(origins: &mut BTreeMap<String, String>, asked: &RuleChanges) {
         add,
         remove,
         deny,
+        end: _,
     } = asked;
     for (field, is_asked) in [
         (

@@ -356,6 +356,7 @@ pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Ev
             ApprovalTerm::Once => "once".to_owned(),
             ApprovalTerm::Always => "always".to_owned(),
             ApprovalTerm::Seconds(seconds) => format!("{seconds}s"),
+            ApprovalTerm::Until(date) => format!("until {date}"),
         }),
         by: who(),
     };

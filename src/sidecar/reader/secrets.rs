@@ -332,6 +332,7 @@ mod tests {
             place,
             env: None,
             uses: None,
+            until: None,
         };
         let value = value.to_owned();
         Secrets::new(vec![ReadSecret { secret, value }])

@@ -232,7 +232,7 @@ impl Wall {
             host,
             port: *port,
             reach: *reach,
-            rules: &self.rules,
+            wall: self,
             share,
         };
         let server = share.dial(self.upstream.dial(&dial)).await?;
@@ -245,7 +245,7 @@ impl Wall {
         let now = self.milliseconds();
         let pause = self.ledger.borrow().check_pause(now);
         pause.map_err(Refusal::Over)?;
-        let rules = self.rules.borrow();
+        let rules = self.rules();
         let verdict = rules
             .name_verdict(self.asking.as_ref(), name, &self.ports.borrow())
             .map_err(|denial| self.denied(&Host::Name(name.clone()), denial))?;
@@ -290,7 +290,7 @@ impl Wall {
 
     /// Whether a resolver may have made this name from another one, with a search list of the engine or of Kubernetes.
     fn is_search_artefact(&self, name: &HostName) -> bool {
-        let rules = self.rules.borrow();
+        let rules = self.rules();
         dns::is_search_artefact(name.as_str())
             || rules.search.iter().any(|domain| is_within(name, domain))
     }

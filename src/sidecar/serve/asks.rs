@@ -12,9 +12,10 @@ use super::wall::Wall;
 use crate::egress::{AskStatus, WaitingConnection};
 use crate::rules::request::RequestDecision;
 use crate::rules::{
-    ApprovalTerm, AskQueue, AskRefusal, AskRules, Denial, EgressRule, Host, HostName, HostReach,
+    ApprovalTerm, AskQueue, AskRules, Denial, EgressRule, Host, HostName, HostReach,
     NetworkVerdict, PendingConnection, endpoint,
 };
+use crate::sys::clocks;
 
 /// A slot among the waiting connections, freed on drop.
 struct WaitingSlot<'a> {
@@ -56,7 +57,8 @@ impl Wall {
                 Some(place) => place.until_ms,
             };
             if now >= until {
-                let refusal = AskRefusal::TimedOut(asking.seconds);
+                let asks = self.approvals.asks.borrow();
+                let refusal = asks.unapproved(name, port, asking.seconds);
                 return Err(Refusal::NotApproved(refusal));
             }
             let left = Duration::from_millis(until - now);
@@ -70,7 +72,7 @@ impl Wall {
         port: u16,
         number: Option<u64>,
     ) -> Result<AskLookup<'_, 'a>, Refusal> {
-        let rules = self.rules.borrow();
+        let rules = self.rules();
         let denial: Denial = match rules.verdict(self.asking.as_ref(), host, port) {
             NetworkVerdict::Allow(rule) => {
                 return Ok(AskLookup::Permitted(Permission {
@@ -98,7 +100,7 @@ impl Wall {
                 is_service: false,
             }));
         }
-        let now = self.milliseconds();
+        let now = clocks::read();
         let mut asks = self.approvals.asks.borrow_mut();
         let decided = asks.decided((name, port), number, now);
         match decided {
@@ -146,7 +148,7 @@ impl Wall {
         if live.is_service {
             return self.denies_service(live.port).is_none();
         }
-        let rules = self.rules.borrow();
+        let rules = self.rules();
         let leads_to_denied = live
             .address
             .get()
@@ -155,6 +157,13 @@ impl Wall {
             return false;
         }
         if let Some(request) = &live.request {
+            if self
+                .uses
+                .expired_for(&request.borrow(), clocks::read())
+                .is_some()
+            {
+                return false;
+            }
             return match rules.decide_request(&request.borrow()) {
                 RequestDecision::Allow(rule) => reach_of(&rule).keeps(live.reach),
                 RequestDecision::DeniedBy(_) | RequestDecision::NotListed => false,
@@ -173,7 +182,7 @@ impl Wall {
                 // An approval never covers private addresses.
                 let learns = self.asking.as_ref().is_some_and(|asking| asking.learns);
                 live.reach == HostReach::Public
-                    && (learns || once || asks.holds(name, live.port, self.milliseconds()))
+                    && (learns || once || asks.holds(name, live.port, clocks::read()))
             }
         }
     }
@@ -188,7 +197,7 @@ impl Wall {
     pub fn ask_status(&self) -> Option<AskStatus> {
         let seconds = self.asking.as_ref()?.seconds;
         let (asks, now) = (self.approvals.asks.borrow(), self.milliseconds());
-        let (approved, denied) = asks.decisions(now);
+        let (approved, denied) = asks.decisions(clocks::read());
         let shown = |(id, one): (u64, &PendingConnection)| {
             let waited = now.saturating_sub(one.since_ms) / 1000;
             WaitingConnection {
@@ -233,6 +242,7 @@ pub(super) fn decide(wall: &Rc<Wall>, decision: AskDecision) -> ControlReply {
 
 fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, String> {
     let AskDecision { of, approve } = decision;
+    wall.expire();
     if wall.asking.is_none() {
         return Err(
             "network.on-unknown of this container is deny: nothing waits; agentbox update --network-add changes its \
@@ -246,7 +256,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     };
     let (host, port) = decided_of(&wall.approvals.asks.borrow(), of)?;
     may_be_decided(wall, &host, port)?;
-    let now = wall.milliseconds();
+    let now = clocks::read();
     let mut asks = wall.approvals.asks.borrow_mut();
     match approve {
         None => asks.refuse(&host, port),
@@ -262,13 +272,7 @@ fn try_decide(wall: &Rc<Wall>, decision: AskDecision) -> Result<ControlReply, St
     }
     drop(asks);
     let closed = wall.review();
-    if let Some(ApprovalTerm::Seconds(seconds)) = approve {
-        let wall = Rc::clone(wall);
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(Duration::from_secs(u64::from(seconds))).await;
-            wall.review();
-        });
-    }
+    wall.ends.notify_one();
     Ok(ControlReply::Decided { host, port, closed })
 }
 
@@ -310,7 +314,7 @@ fn may_be_decided(wall: &Wall, host: &HostName, port: u16) -> Result<(), String>
     let host = Host::Name(host.clone());
     let asking = wall.asking.as_ref();
     let what = endpoint(&host, port);
-    match wall.rules.borrow().verdict(asking, &host, port) {
+    match wall.rules().verdict(asking, &host, port) {
         NetworkVerdict::Ask(_) => Ok(()),
         NetworkVerdict::Allow(rule) => Err(format!(
             "{what} needs no approval: the rule {rule} allows it"

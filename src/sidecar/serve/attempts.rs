@@ -109,7 +109,7 @@ impl Wall {
         let (via, refusal, actor) = match by {
             Transport::Udp => (ConnectionKind::Udp, Refusal::Datagram, None),
             Transport::Tcp => {
-                let denial = match self.rules.borrow().decide(&host, port) {
+                let denial = match self.rules().decide(&host, port) {
                     Decision::Deny(denial) => denial,
                     // A rule that was added meanwhile.
                     Decision::Allow(_) => return false,

@@ -91,7 +91,7 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
         return answer::answer(wall, stream, &host, port, caught).await;
     }
     if let ProxyRequest::Forward(..) = &wish.request
-        && wall.rules.borrow().plain_way(&host, port).is_some()
+        && wall.rules().plain_way(&host, port).is_some()
     {
         let early = [wish.head, wish.early].concat();
         let (how, to) = (

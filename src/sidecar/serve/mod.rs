@@ -58,6 +58,7 @@ mod control;
 mod counted;
 mod denied;
 mod dns;
+mod expiry;
 mod explicit;
 mod guests;
 mod honey;
@@ -183,6 +184,7 @@ pub(super) fn run_alone(
         wall.take_names(names)
             .map_err(|why| step("take the names of the node")(std::io::Error::other(why)))?;
         wall::keep_log(&wall);
+        expiry::serve(&wall);
         accept::serve_clients(&wall, listener, clients).map_err(step("listen"))?;
         // No warden ends the command for it.
         let read = Rc::clone(&wall);
@@ -237,6 +239,7 @@ pub(super) fn run(
         let wall = Wall::new(serving, (journal, inside), routes);
         let wall = Rc::new(wall.with_reader(reader).map_err(step(NO_LINE))?);
         wall::keep_log(&wall);
+        expiry::serve(&wall);
         if let Some(listeners) = listeners {
             dns::serve(&wall, listeners.dns_udp, listeners.dns_tcp).map_err(step("serve DNS"))?;
             accept::serve(&wall, listeners.proxy, listeners.ports).map_err(step("listen"))?;

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use crate::egress::{HoneyMatch, OverBudget};
 use crate::policy::Advice;
 use crate::rules::request::FullRequest;
-use crate::rules::{AddressRefusal, AskRefusal, Denial, EgressRule, Host, rule_for};
+use crate::rules::{
+    AddressRefusal, AskRefusal, Denial, EgressRule, ExpiredRule, Host, RULE_EXPIRED, rule_for,
+};
 
 /// The longest reason from the reader, in bytes.
 const LONGEST_REASON: usize = 400;
@@ -29,6 +31,8 @@ pub(super) enum Refusal {
     NotApproved(AskRefusal),
     /// It was allowed, but the rules have changed.
     Revoked,
+    /// It was allowed, by something that has expired since.
+    Expired(String),
     /// It is the container itself.
     Own,
     /// Nothing leads out: no rule would change that.
@@ -67,6 +71,7 @@ impl Refusal {
             Self::Honey(_) => "honey",
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
+            Self::Expired(_) => RULE_EXPIRED,
             Self::Own => "container-itself",
             Self::Local => "local",
             Self::Datagram => "datagram",
@@ -89,6 +94,7 @@ impl Refusal {
             | Self::Honey(_)
             | Self::NotApproved(_)
             | Self::Revoked
+            | Self::Expired(_)
             | Self::Own
             | Self::Local
             | Self::Datagram
@@ -107,8 +113,10 @@ impl Refusal {
     fn lacking(&self, host: &Host, port: Option<u16>) -> Option<String> {
         let is_missing = match self {
             Self::Request(request) => return request.missing_rule(),
-            Self::Denied(denial) => denial.is_missing_rule(),
-            Self::Local | Self::NotApproved(_) | Self::Revoked => true,
+            Self::Denied(denial) => {
+                denial.is_missing_rule() || matches!(denial, Denial::Expired(_))
+            }
+            Self::Local | Self::NotApproved(_) | Self::Revoked | Self::Expired(_) => true,
             Self::Over(_)
             | Self::Other(_)
             | Self::Honey(_)
@@ -141,7 +149,7 @@ impl std::fmt::Display for Refusal {
             Self::Denied(denial) => denial.fmt(f),
             Self::Request(request) => request.fmt(f),
             Self::Over(over) => over.fmt(f),
-            Self::Other(why) | Self::Unreachable(why) => f.write_str(why),
+            Self::Other(why) | Self::Unreachable(why) | Self::Expired(why) => f.write_str(why),
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
             Self::Honey(caught) => super::honey::describe(caught, f),
             Self::NotApproved(refusal) => refusal.fmt(f),
@@ -174,6 +182,7 @@ pub(super) struct RequestRefusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum RequestFault {
     NotListed,
+    Expired(ExpiredRule),
     DeniedBy(EgressRule),
     Other(String),
 }
@@ -182,8 +191,8 @@ impl RequestRefusal {
     /// The longest rule that is suggested.
     const LONGEST: usize = 300;
 
-    /// No rule allows it.
-    pub fn not_listed(asked: &FullRequest) -> Self {
+    /// No rule allows it, or none any more.
+    pub fn not_listed(asked: &FullRequest, expired: Option<ExpiredRule>) -> Self {
         let missing = asked.rule().map(|rule| rule.to_string());
         // In a list a comma ends a rule, and a quote ends a typed argument.
         let plain = |rule: &String| {
@@ -192,7 +201,10 @@ impl RequestRefusal {
         };
         Self {
             missing: missing.filter(plain),
-            ..Self::new(asked, RequestFault::NotListed)
+            ..Self::new(
+                asked,
+                expired.map_or(RequestFault::NotListed, RequestFault::Expired),
+            )
         }
     }
 
@@ -217,6 +229,7 @@ impl RequestRefusal {
     fn kind(&self) -> &'static str {
         match &self.why {
             RequestFault::NotListed => "request-not-listed",
+            RequestFault::Expired(_) => RULE_EXPIRED,
             RequestFault::DeniedBy(_) => "denied-by-rule",
             RequestFault::Other(_) => "content-or-address",
         }
@@ -225,7 +238,7 @@ impl RequestRefusal {
     fn rule(&self) -> Option<String> {
         match &self.why {
             RequestFault::DeniedBy(rule) => Some(format!("network.deny: {rule}")),
-            RequestFault::NotListed | RequestFault::Other(_) => None,
+            RequestFault::NotListed | RequestFault::Expired(_) | RequestFault::Other(_) => None,
         }
     }
 
@@ -241,6 +254,7 @@ impl std::fmt::Display for RequestRefusal {
             RequestFault::NotListed => {
                 write!(f, "{shown}: no rule in network.allow matches this request")
             }
+            RequestFault::Expired(expired) => write!(f, "{shown}: {expired}"),
             RequestFault::DeniedBy(rule) => write!(f, "{shown}: network.deny lists {rule}"),
             RequestFault::Other(why) => write!(f, "{shown}: {why}"),
         }

@@ -42,7 +42,7 @@ struct Conversation<'a> {
 
 /// Whether connections to this host and port go to the reader, plain or within opened TLS.
 pub(super) fn are_read(wall: &Wall, host: &Host, port: u16) -> bool {
-    let rules = wall.rules.borrow();
+    let rules = wall.rules();
     // Traffic that a connection rule allows passes unread.
     let by_requests = rules.decide(host, port) == Decision::Deny(Denial::OnlyRequests);
     // On HTTPS's own port a client speaks TLS.
@@ -58,7 +58,7 @@ pub(super) async fn serve(
     (host, port): (&Host, u16),
     early: &[u8],
 ) {
-    let plain_way = wall.rules.borrow().plain_way(host, port);
+    let plain_way = wall.rules().plain_way(host, port);
     let outcome = match plain_way {
         // The rules have changed meanwhile.
         None => Err(Refusal::Revoked),
@@ -174,7 +174,7 @@ impl Conversation<'_> {
         self.wall.traps.look_at_address(address)?;
         let mut asked = self.asked(address)?;
         asked.request.calls = calls;
-        if self.wall.rules.borrow().needs_calls(&asked.request) {
+        if self.wall.rules().needs_calls(&asked.request) {
             let refused = |why| Refusal::Request(Box::new(RequestRefusal::other(&asked, why)));
             return match unfit {
                 None => Ok((RequestAnswer::Read, None)),
@@ -183,7 +183,7 @@ impl Conversation<'_> {
         }
         let rule = self.decide(&asked)?;
         let lists = asked.request.calls.as_ref().map(|_| {
-            let lists = self.wall.rules.borrow().lists(&asked.request);
+            let lists = self.wall.rules().lists(&asked.request);
             Box::new(lists)
         });
         self.wall.compare_request(&asked.request, &shown(&asked));
@@ -216,7 +216,7 @@ impl Conversation<'_> {
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;
-        let way = self.wall.rules.borrow().plain_way(host, self.port);
+        let way = self.wall.rules().plain_way(host, self.port);
         if way != Some((*scheme, *port)) {
             return Err(Refusal::Revoked);
         }
@@ -236,7 +236,7 @@ impl Conversation<'_> {
     }
 
     fn decide(&self, asked: &FullRequest) -> Result<EgressRule, Refusal> {
-        let rules = self.wall.rules.borrow();
+        let rules = self.wall.rules();
         let mut allowed = None;
         for one in asked.alone() {
             let denied = match rules.decide_request(&one.request) {
@@ -245,7 +245,9 @@ impl Conversation<'_> {
                     continue;
                 }
                 RequestDecision::DeniedBy(rule) => RequestRefusal::denied(&one, rule),
-                RequestDecision::NotListed => RequestRefusal::not_listed(&one),
+                RequestDecision::NotListed => {
+                    RequestRefusal::not_listed(&one, rules.expired_request(&one.request))
+                }
             };
             return Err(Refusal::Request(Box::new(denied)));
         }

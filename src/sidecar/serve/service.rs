@@ -31,7 +31,7 @@ impl Wall {
 
     /// The deny rule that covers a service of the machine.
     pub fn denies_service(&self, port: u16) -> Option<Denial> {
-        let rules = self.rules.borrow();
+        let rules = self.rules();
         denied_by(&rules, port).map(|rule| Denial::DeniedBy(rule.clone()))
     }
 

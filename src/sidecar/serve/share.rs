@@ -120,7 +120,7 @@ impl<'a> Share<'a> {
             biased;
             () = self.live.revoked.notified() => {
                 self.dials.set(false);
-                Err(Refusal::Revoked)
+                Err(self.wall.revoked(&self.live))
             }
             done = work => done,
         }

@@ -1,6 +1,5 @@
 //! The way out: the engine's resolver finds the addresses of a name, each is vetted, and one that passes is dialled.
 
-use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 
 use hickory_resolver::proto::rr::Name;
@@ -11,10 +10,9 @@ use super::routes::{RouteTable, UNKNOWN, UpstreamRoutes};
 use super::secure::Server;
 use super::share::Share;
 use super::stream::connect;
+use super::wall::Wall;
 use crate::rules::address::vet;
-use crate::rules::{
-    AddressRefusal, Decision, Denial, EgressRules, Host, HostName, HostReach, Surroundings,
-};
+use crate::rules::{AddressRefusal, Decision, Denial, Host, HostName, HostReach, Surroundings};
 
 /// The most addresses of a name that are tried.
 const TRIED: usize = 4;
@@ -25,8 +23,8 @@ pub(super) struct Dial<'a> {
     pub port: u16,
     /// How far the rule lets the name lead.
     pub reach: HostReach,
-    /// The rules at the moment of dialling.
-    pub rules: &'a RefCell<EgressRules>,
+    /// It has the rules at the moment of dialling.
+    pub wall: &'a Wall,
     /// Receives the dialled address.
     pub share: &'a Share<'a>,
 }
@@ -34,7 +32,7 @@ pub(super) struct Dial<'a> {
 impl Dial<'_> {
     /// The names to resolve: those of the rule that allows this one, without the denied ones.
     fn asked_for(&self, name: &HostName) -> Vec<HostName> {
-        let rules = self.rules.borrow();
+        let rules = self.wall.rules();
         let mut asked = match rules.decide(self.host, self.port) {
             Decision::Allow(rule) => rules.meant_by(rule, name),
             Decision::Deny(_) => return vec![name.clone()],
@@ -166,10 +164,10 @@ fn judge(dial: &Dial<'_>, address: IpAddr, around: &Surroundings) -> Result<(), 
         host,
         port,
         reach,
-        rules,
+        wall,
         share,
     } = dial;
-    let rules = rules.borrow();
+    let rules = wall.rules();
     let refused = |why: AddressRefusal| Refusal::Address(address, why);
     match host {
         Host::Name(_) => {

@@ -1,6 +1,6 @@
 //! State of all connections: the rules, the names, the budget, the resolver and the log.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -29,12 +29,20 @@ use crate::plan::network::UNDECIDED;
 use crate::plan::{AuditedNetwork, ServiceTarget};
 use crate::policy::Tool;
 use crate::rules::request::Request;
-use crate::rules::{AskRules, EgressRules, Host, HostName, NetworkPrefix, TlsHosts};
+use crate::rules::{
+    AskRules, ClockReading, EgressRules, ExpiredRule, Host, HostName, NetworkPrefix, TlsHosts,
+};
+use crate::sys::clocks;
 use crate::sys::netlink::RouteSocket;
 
 /// The state of one sidecar. Single-threaded: no borrow is held over an await.
 pub(super) struct Wall {
-    pub rules: RefCell<EgressRules>,
+    /// Read by [`Wall::rules`] alone, which knows the time.
+    rules: RefCell<EgressRules>,
+    /// Rules that have expired, and are not logged yet.
+    expired: RefCell<Vec<ExpiredRule>>,
+    /// Signals a new end, or that something has expired.
+    pub ends: Notify,
     opened: Option<TlsHosts>,
     /// The honey values, which must not leave.
     pub traps: Traps,
@@ -119,11 +127,14 @@ impl Wall {
         } = serving;
         let services = services.into_iter().map(NetworkPrefix::parts).collect();
         let began = Instant::now();
+        let now = clocks::read();
         Self {
-            rules: RefCell::new(rules),
+            rules: RefCell::new(rules.pinned(now)),
+            expired: RefCell::default(),
+            ends: Notify::new(),
             opened,
             traps: Traps::new(&honey),
-            uses: Uses::new(secrets),
+            uses: Uses::new(secrets, now),
             names: RefCell::new(NameTable::new(budget.hosts)),
             families,
             ports: RefCell::new(ports.unwrap_or_default()),
@@ -203,7 +214,7 @@ impl Wall {
             audited.rules.search.clone_from(&search);
         }
         self.rules.borrow_mut().search = search;
-        match self.cannot_hold(&self.rules.borrow()) {
+        match self.cannot_hold(&self.rules()) {
             None => Ok(()),
             Some(why) => Err(why),
         }
@@ -260,7 +271,34 @@ impl Wall {
         // The engine's, whatever the record has.
         *rules = EgressRules { search, ..new };
         drop(rules);
+        self.ends.notify_one();
         self.review()
+    }
+
+    /// The rules that are in force at this moment.
+    pub fn rules(&self) -> Ref<'_, EgressRules> {
+        if self.rules.borrow().temporary().next().is_some() {
+            self.expire_rules(clocks::read());
+        }
+        self.rules.borrow()
+    }
+
+    fn expire_rules(&self, now: ClockReading) {
+        // Whoever holds the rules has asked for them in this moment.
+        let Ok(mut rules) = self.rules.try_borrow_mut() else {
+            return;
+        };
+        let expired = rules.expire(now);
+        if !expired.is_empty() {
+            self.expired.borrow_mut().extend(expired);
+            self.ends.notify_one();
+        }
+    }
+
+    /// The rules that have expired since the last call.
+    pub fn newly_expired(&self, now: ClockReading) -> Vec<ExpiredRule> {
+        self.expire_rules(now);
+        self.expired.take()
     }
 
     /// Counts bytes that are about to be sent upstream.
@@ -271,7 +309,7 @@ impl Wall {
 
     /// Counts a request that gets secrets, before it is sent; an error if one of them is used up.
     pub fn count_uses(&self, request: &Request) -> Result<(), String> {
-        self.uses.count(request)
+        self.uses.count(request, clocks::read())
     }
 
     /// Counts bytes of an inbound connection that are about to be sent.
@@ -305,7 +343,7 @@ impl Wall {
         let denied = self.denied.borrow();
         let journal = self.journal.borrow();
         NetworkStatus {
-            rules: self.rules.borrow().clone(),
+            rules: self.rules().clone(),
             ports: self.ports.borrow().iter().copied().collect(),
             services: self.services.keys().copied().collect(),
             asking: self.ask_status(),

@@ -1,0 +1,82 @@
+//! A time of `--until`: a date with its offset, or `HH:MM` of the next 24 hours.
+
+use anyhow::{Context, Result, ensure};
+use chrono::{DateTime, Days, Local, LocalResult, NaiveTime, TimeZone};
+
+use crate::rules::EndDate;
+
+/// The date of this text, which must not be over.
+pub fn date(text: &str) -> Result<EndDate> {
+    date_from(text, Local::now())
+}
+
+fn date_from<Z: TimeZone>(text: &str, now: DateTime<Z>) -> Result<EndDate> {
+    let date = match time_of_day(text) {
+        Some(time) => next(time, &now)
+            .with_context(|| format!("--until {text}: no such time here today or tomorrow"))?,
+        None => text.parse().context("--until")?,
+    };
+    ensure!(
+        date.unix() > now.timestamp(),
+        "--until {text}: that is over"
+    );
+    Ok(date)
+}
+
+/// Exactly `HH:MM`.
+fn time_of_day(text: &str) -> Option<NaiveTime> {
+    let is_time = text.len() == 5 && text.as_bytes()[2] == b':';
+    NaiveTime::parse_from_str(text, "%H:%M")
+        .ok()
+        .filter(|_| is_time)
+}
+
+/// The next such time. When clocks are set back a time comes twice: the first one counts that is not over.
+fn next<Z: TimeZone>(time: NaiveTime, now: &DateTime<Z>) -> Option<EndDate> {
+    let zone = now.timezone();
+    let today = now.date_naive();
+    let days = [Some(today), today.checked_add_days(Days::new(1))];
+    let times = days.into_iter().flatten().flat_map(|day| {
+        match zone.from_local_datetime(&day.and_time(time)) {
+            LocalResult::Single(one) => vec![one],
+            LocalResult::Ambiguous(first, second) => vec![first, second],
+            LocalResult::None => Vec::new(),
+        }
+    });
+    let mut coming = times
+        .map(|one| one.timestamp())
+        .filter(|at| *at > now.timestamp());
+    coming.next().and_then(EndDate::of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chrono::FixedOffset;
+
+    #[test]
+    fn a_time_of_day_is_the_next_one_here() {
+        let zone = FixedOffset::east_opt(3600).unwrap();
+        let now = zone.with_ymd_and_hms(2026, 11, 30, 17, 30, 0).unwrap();
+        for (text, date) in [
+            ("18:00", "2026-11-30T17:00:00Z"),
+            ("17:30", "2026-12-01T16:30:00Z"),
+            ("09:05", "2026-12-01T08:05:00Z"),
+            ("2026-12-24T18:00:00+01:00", "2026-12-24T17:00:00Z"),
+        ] {
+            assert_eq!(date_from(text, now).unwrap().to_string(), date, "{text}");
+        }
+        for bad in [
+            "",
+            "9:05",
+            "24:00",
+            "18:00:00",
+            "18.00",
+            "2026-11-30T17:29:59+01:00",
+            "1800",
+            "é:00",
+        ] {
+            assert!(date_from(bad, now).is_err(), "{bad:?}");
+        }
+    }
+}

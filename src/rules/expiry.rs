@@ -1,0 +1,219 @@
+//! When a rule, an approval or a secret ends.
+//!
+//! A length of time ends by CLOCK_BOOTTIME, which counts suspension and which nobody can set. A date ends by the node's
+//! clock, and by CLOCK_BOOTTIME as well: setting the clock back gives no time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, SecondsFormat};
+use serde::{Deserialize, Serialize};
+
+use crate::text::{ValueError, string_form};
+
+/// Both clocks, read at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClockReading {
+    /// CLOCK_BOOTTIME, in milliseconds.
+    pub boot_ms: u64,
+    /// The node's clock, in seconds since 1970.
+    pub unix: i64,
+}
+
+/// A date and time, written as RFC 3339 with its offset: `2026-12-01T18:00:00Z`. Shown in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EndDate(i64);
+
+impl EndDate {
+    /// The date at this second since 1970; `None` beyond the calendar.
+    pub fn of(unix: i64) -> Option<Self> {
+        DateTime::from_timestamp(unix, 0).map(|_| Self(unix))
+    }
+
+    /// Its second since 1970.
+    pub fn unix(self) -> i64 {
+        self.0
+    }
+}
+
+impl FromStr for EndDate {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let grammar = "a date and a time with its offset (RFC 3339), such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00";
+        // chrono also takes a space for the T.
+        let date = DateTime::parse_from_rfc3339(text).ok();
+        let date = date.filter(|_| text.as_bytes().get(10) == Some(&b'T'));
+        let date = date.ok_or_else(|| ValueError::grammar(text, grammar))?;
+        Ok(Self(date.timestamp()))
+    }
+}
+
+impl fmt::Display for EndDate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let date = DateTime::from_timestamp(self.0, 0).unwrap_or_default();
+        f.write_str(&date.to_rfc3339_opts(SecondsFormat::Secs, true))
+    }
+}
+
+string_form!(EndDate);
+
+/// The end of a rule, an approval or a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Expiry {
+    /// The date. For a length of time only shown: a clock that is set changes nothing.
+    until: EndDate,
+    /// Whether the node's clock also ends it.
+    by_date: bool,
+    /// When CLOCK_BOOTTIME ends it, in milliseconds. `None` in a policy: known once the sidecar begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot_ms: Option<u64>,
+}
+
+impl Expiry {
+    /// After so many seconds. `None` beyond the calendar.
+    pub fn after(seconds: u32, now: ClockReading) -> Option<Self> {
+        Some(Self {
+            until: EndDate::of(now.unix.checked_add(i64::from(seconds))?)?,
+            by_date: false,
+            boot_ms: Some(now.boot_ms.saturating_add(u64::from(seconds) * 1000)),
+        })
+    }
+
+    /// At a date.
+    pub fn at(until: EndDate) -> Self {
+        Self {
+            until,
+            by_date: true,
+            boot_ms: None,
+        }
+    }
+
+    /// Fixes what is left now, so that a clock that is set back later gives no more.
+    #[must_use]
+    pub fn pinned(self, now: ClockReading) -> Self {
+        match self.by_date {
+            true => Self {
+                boot_ms: Some(now.boot_ms.saturating_add(self.left_ms(now))),
+                ..self
+            },
+            false => self,
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(self, now: ClockReading) -> bool {
+        let by_boot = self.boot_ms.is_some_and(|end| end <= now.boot_ms);
+        by_boot || self.by_date && self.until.unix() <= now.unix
+    }
+
+    /// The milliseconds that are left, by the clock that ends it first.
+    pub fn left_ms(self, now: ClockReading) -> u64 {
+        let by_boot = self.boot_ms.map(|end| end.saturating_sub(now.boot_ms));
+        let seconds = self.until.unix().saturating_sub(now.unix);
+        let by_date = u64::try_from(seconds).unwrap_or(0).saturating_mul(1000);
+        let by_date = self.by_date.then_some(by_date);
+        by_boot.into_iter().chain(by_date).min().unwrap_or(0)
+    }
+
+    /// The date at which it ends, or ended.
+    pub fn date(self) -> EndDate {
+        self.until
+    }
+
+    /// The end in words: when, and how long that is from now.
+    pub fn words(self, now: ClockReading) -> String {
+        match self.is_over(now) {
+            true => format!("expired at {}", self.until),
+            false => {
+                let seconds = self.left_ms(now).div_ceil(1000);
+                format!(
+                    "until {}, {} min {} s left",
+                    self.until,
+                    seconds / 60,
+                    seconds % 60
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(boot_s: u64, unix: i64) -> ClockReading {
+        ClockReading {
+            boot_ms: boot_s * 1000,
+            unix,
+        }
+    }
+
+    #[test]
+    fn a_date_has_a_day_a_time_and_an_offset() {
+        for (text, shown) in [
+            ("2026-12-01T18:00:00Z", "2026-12-01T18:00:00Z"),
+            ("2026-12-01T18:00:00+01:00", "2026-12-01T17:00:00Z"),
+        ] {
+            let date: EndDate = text.parse().unwrap();
+            assert_eq!(date.to_string(), shown);
+        }
+        for bad in [
+            "",
+            "18:00",
+            "2026-12-01",
+            "2026-12-01T18:00:00",
+            "2026-12-01 18:00:00Z",
+            "2026-02-30T18:00:00Z",
+            "tomorrow",
+        ] {
+            assert!(bad.parse::<EndDate>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_length_of_time_ends_by_the_clock_that_nobody_sets() {
+        let ends = Expiry::after(600, at(100, 5000)).unwrap();
+        assert_eq!(ends.date().unix(), 5600);
+        // The node's clock jumps, both ways.
+        for unix in [0, 4000, 5_000_000] {
+            assert!(!ends.is_over(at(699, unix)), "{unix}");
+            assert!(ends.is_over(at(700, unix)), "{unix}");
+            assert_eq!(ends.left_ms(at(400, unix)), 300_000);
+        }
+        // Looking at it again changes nothing.
+        assert_eq!(ends.pinned(at(400, 0)), ends);
+    }
+
+    #[test]
+    fn a_date_ends_by_whichever_clock_is_first() {
+        let date = Expiry::at(EndDate::of(5600).unwrap());
+        let ends = date.pinned(at(100, 5000));
+        assert!(!ends.is_over(at(699, 5599)));
+        // Set back by an hour: no more time than there was.
+        assert!(ends.is_over(at(700, 2000)));
+        assert_eq!(ends.left_ms(at(400, 2000)), 300_000);
+        // Set ahead: it ends at once.
+        assert!(ends.is_over(at(101, 5600)));
+        // Pinned again after the clock was set back: not later than before.
+        assert_eq!(ends.pinned(at(400, 2000)), ends);
+        // A clock that was behind when it began, and is set right: the date counts.
+        let early = date.pinned(at(100, 0));
+        assert!(early.is_over(at(101, 5600)));
+        // Over before it began.
+        assert!(date.pinned(at(100, 9000)).is_over(at(100, 9000)));
+        assert!(date.is_over(at(100, 9000)) && !date.is_over(at(100, 0)));
+    }
+
+    #[test]
+    fn the_words_say_when_and_how_long() {
+        let ends = Expiry::after(90, at(0, 0)).unwrap();
+        assert_eq!(
+            ends.words(at(0, 0)),
+            "until 1970-01-01T00:01:30Z, 1 min 30 s left"
+        );
+        assert_eq!(ends.words(at(90, 0)), "expired at 1970-01-01T00:01:30Z");
+    }
+}
