@@ -261,6 +261,63 @@ fn direct_a_verb_ends_a_container_that_no_timekeeper_can() {
     assert!(refused.contains("its time was over"), "{refused}");
 }
 
+/// The log's lines about an end by a limit, in all logs of a run.
+fn ends(id: &str) -> usize {
+    let log = run(&program(), &["audit", id]).ok();
+    log.lines().filter(|line| line.contains(OVER)).count()
+}
+
+/// The timekeeper writes it: neither a verb nor the sidecar is needed, and nobody else's death hides it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_the_cause_of_an_end_is_in_the_chained_log_before_any_verb() {
+    let node = Node::new();
+    let wall = json!({"dev.agentbox.time.wall": "4s", "dev.agentbox.time.grace": "0s"});
+    for lost in ["nothing", "first", "sidecar"] {
+        let id = format!("cause-{lost}-{}", std::process::id());
+        let guard = started(&node, &id, &[], &wall);
+        let record = record(&id);
+        let pid = |one: &Value| i32::try_from(one["pid"].as_i64().unwrap()).unwrap();
+        match lost {
+            "first" => signal("STOP", &keepers(&id)[..1]),
+            "sidecar" => signal(
+                "KILL",
+                &[pid(&record["sidecar"]["warden"]), pid(&record["sidecar"])],
+            ),
+            _ => {}
+        }
+        let run_dir = fs::read_link(state_dir(&id).join("run")).unwrap();
+        let line = || fs::read_to_string(run_dir.join("time.jsonl")).unwrap();
+        assert_eq!(line(), "", "the control: it runs");
+        let init = format!("/proc/{}/exe", pid(&record["init"]));
+        await_that("it has ended", || fs::read_link(&init).is_err());
+        let said = line();
+        assert!(said.contains("\"cause\":\"time.wall\""), "{lost}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        // The first verb, and then the deletion, add no second one.
+        assert_eq!(ends(&id), 1, "{lost}");
+        drop(guard);
+        assert_eq!(ends(&id), 1, "{lost}");
+        // It is of the chain: the control of each audit above, which succeeded.
+        fs::write(
+            run_dir.join("time.jsonl"),
+            said.replace("time.wall", "time.idle"),
+        )
+        .unwrap();
+        let changed = run(&program(), &["audit", &id]);
+        assert_ne!(changed.code, 0, "{changed}");
+    }
+    // Killed and stopped: a verb in their place.
+    let id = format!("cause-verb-{}", std::process::id());
+    let guard = started(&node, &id, &[], &wall);
+    signal("STOP", &keepers(&id));
+    std::thread::sleep(Duration::from_secs(11));
+    assert_eq!(status(&node, &id)["endedBy"], OVER);
+    assert_eq!(ends(&id), 1);
+    drop(guard);
+    assert_eq!(ends(&id), 1);
+}
+
 /// Limits of a few seconds, by annotation.
 fn idle_limit(idle: &str, sleep: &str) -> Value {
     json!({

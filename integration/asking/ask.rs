@@ -182,8 +182,22 @@ fn an_approval_ends_when_it_says() {
         "other.example.test"
     );
     agent.await_file("/tmp/closed");
-    let after = agent.curl(false, &["-p", "http://other.example.test:22/"]);
-    assert_ne!(after.code, 0, "{after}");
+    let after = agent.curl(false, &["http://other.example.test:22/"]);
+    let why = "its approval expired at 20";
+    assert!(after.stdout.contains(why), "{after}");
+    let log = agentbox(&["audit", &id]).ok();
+    let line = "the approval other.example.test:22 expired at 20";
+    assert!(log.contains(line), "{log}");
+    // By a date, which must not be over.
+    let by_date =
+        |until: &str| agentbox(&["approve", "--until", until, &id, "other.example.test:80"]);
+    by_date("2001-01-01T00:00:00Z").failed();
+    let said = by_date("2100-01-01T00:00:00Z").ok();
+    assert!(said.contains("until 2100-01-01T00:00:00Z"), "{said}");
+    assert_eq!(
+        agent.curl(true, &["http://other.example.test/dated"]).code,
+        0
+    );
 }
 
 /// N33: if two programs wait for one host, only the one shown goes on, even if the other has waited longer.

@@ -4,6 +4,7 @@
 //! Each test has the rig alone, so the witness sees only its traffic.
 
 mod ask;
+mod ends;
 mod live;
 
 use crate::command::{Finished, run};

@@ -35,7 +35,7 @@ mod privileges;
 mod probe;
 mod profiles;
 pub mod requests;
-mod secrets;
+pub mod secrets;
 mod secured;
 mod servers;
 mod shown;

@@ -15,17 +15,18 @@ pub fn node(mode: u32) -> NodeFiles {
     internet();
     let mut node = NodeFiles::default();
     node.write("model-key", mode, &format!("{VALUE}\n"));
-    node.write(
-        "config.toml",
-        0o600,
-        &format!(
-            "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n\
-             [[secret]]\nname = \"model\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
-             requests = [\"GET,HEAD,POST https://api.example.test/repos/acme/**\"]\nheader = \"authorization: Bearer {{}}\"\n\
-             env = \"MODEL_API_KEY\"\n"
-        ),
-    );
+    node.write("config.toml", 0o600, &node_text());
     node
+}
+
+/// Its file, which ends in the secret.
+pub fn node_text() -> String {
+    format!(
+        "[network]\nupstream-trust-roots = \"{INTERNET}/authority.crt\"\n\
+         [[secret]]\nname = \"model\"\nfile = \"/etc/agentbox/model-key\"\npolicies = [\"standard\"]\n\
+         requests = [\"GET,HEAD,POST https://api.example.test/repos/acme/**\"]\nheader = \"authorization: Bearer {{}}\"\n\
+         env = \"MODEL_API_KEY\"\n"
+    )
 }
 
 /// Whether a process of the rig has these bytes in writable memory. One that has ended has none.

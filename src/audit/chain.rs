@@ -67,6 +67,14 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
     Chain::default().render("", context, &event.plain())
 }
 
+/// A line that is complete but for its time: the text before and after the time. It is its log's only line.
+pub fn around_time(context: &Context, event: Event) -> Option<[String; 2]> {
+    let line = Chain::default().render("", context, &event.plain());
+    let line = String::from_utf8(line).ok()?;
+    let (before, after) = line.split_once(NO_TIME)?;
+    Some([format!("{before}\"time\":\""), format!("\"{after}")])
+}
+
 /// Fills in a [`template`]'s time and reason, which must be plain ASCII without quotes and backslashes. In a JSON
 /// string each quote has a backslash before it, so that no text in the template is mistaken for a placeholder.
 pub fn fill(template: &str, time: &str, reason: &str) -> String {

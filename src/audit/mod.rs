@@ -28,6 +28,7 @@ pub mod chain;
 mod class;
 mod command;
 pub mod event;
+mod expired;
 mod fold;
 pub mod kernel;
 mod life;
@@ -55,12 +56,13 @@ pub use chain::{Chain, hash};
 pub use class::Class;
 pub use command::LoggedCommand;
 pub use event::{Actor, Context, Event, LogLine, PUBLISHED, Verdict, WallName};
+pub use expired::ExpiredItem;
 pub use kernel::CountedLimit;
 pub use life::{LifeState, LogHead, ProcessState};
 pub use quota::Quotas;
 pub use read::{Log, LogFault};
 pub use recent::{DenialNotice, RecentDenials, ReportedDenials};
-pub use what::{ConnectionKind, EventDetail, ExpiredItem};
+pub use what::{ConnectionKind, EventDetail};
 
 /// The cause of an event that learn mode allowed.
 pub const LEARNT: &str = "learnt";
@@ -77,5 +79,7 @@ pub const NODE: &str = "node.jsonl";
 pub const WARDEN: &str = "warden.jsonl";
 /// The log that the relay to the user's SSH agent writes. Runs without one lack it.
 pub const SSH: &str = "ssh.jsonl";
+/// The log of one line that the timekeeper writes when it ends the container. Runs without a time limit lack it.
+pub const TIME: &str = "time.jsonl";
 /// All logs that a run can have.
-pub const LOGS: [&str; 4] = [NODE, SIDECAR, WARDEN, SSH];
+pub const LOGS: [&str; 5] = [NODE, SIDECAR, WARDEN, SSH, TIME];

@@ -12,6 +12,7 @@ use super::mounts::{self, Mounts};
 use super::report::{self, DenialGroup};
 use super::{EventDetail, LogLine, PUBLISHED, WallName};
 use crate::policy::{Advice, Field, Tool};
+use crate::rules::RULE_EXPIRED;
 use crate::text::escape;
 
 /// The rules to add after one run.
@@ -45,6 +46,9 @@ pub struct Addition {
     pub needed_by: Vec<String>,
     /// Their number.
     pub times: u64,
+    /// Whether a rule allowed it, and has expired: `update` gives it again, with a new end or without.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
     /// Whether they only looked a name up.
     #[serde(skip)]
     pub only_looked_up: bool,
@@ -149,8 +153,10 @@ fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &DenialGroup)
         value: value.to_owned(),
         needed_by: Vec::new(),
         times: 0,
+        expired: false,
         only_looked_up: true,
     });
+    addition.expired |= denied.kind == RULE_EXPIRED;
     addition.only_looked_up &= denied.name.is_some();
     addition.needed_by.push(denied.what.clone());
     addition.times = addition.times.saturating_add(denied.times);
@@ -203,9 +209,13 @@ impl Suggestion {
                     true => self.tool.for_ssh(value),
                     false => String::new(),
                 };
+                let expired = match addition.expired {
+                    true => "; its rule has expired",
+                    false => "",
+                };
                 line(
                     "  ",
-                    &format!("{value}  for {times} {refused}: {needed}{ssh}"),
+                    &format!("{value}  for {times} {refused}: {needed}{ssh}{expired}"),
                 );
             }
             let values: Vec<&str> = additions.iter().map(|a| a.value.as_str()).collect();
@@ -310,6 +320,19 @@ mod tests {
     fn suggested(lines: &[LogLine]) -> Suggestion {
         let lines: Vec<&LogLine> = lines.iter().collect();
         of(&lines, &["ptrace".to_owned()].into())
+    }
+
+    #[test]
+    fn an_expired_rule_is_suggested_again_and_said_to_be_one() {
+        let mut late = host("a.test", Some(443), Some("a.test"));
+        late.event.cause = Some(RULE_EXPIRED.to_owned());
+        let seen = suggested(&[late, host("b.test", Some(443), Some("b.test"))]);
+        let expired: Vec<bool> = seen.network.iter().map(|one| one.expired).collect();
+        assert_eq!(expired, [true, false]);
+        let text = seen.text();
+        let line = "  a.test  for 1 denied: a.test:443; its rule has expired\n";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(text.matches("has expired").count(), 1, "{text}");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LoggedCommand;
 use super::command::{ArgumentCut, plain_arguments};
+use super::expired::ExpiredItem;
 use super::life::{LifeState, LogHead, ProcessState};
 use super::plain::{plain, plain_list};
 
@@ -37,30 +38,6 @@ pub enum ConnectionKind {
     Udp,
     /// The sidecar's control socket, which only agentbox may use.
     Control,
-}
-
-/// What may expire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum ExpiredItem {
-    /// A network rule.
-    Rule,
-    /// An approval of the operator.
-    Approval,
-    /// A secret that is added to requests.
-    Secret,
-}
-
-impl ExpiredItem {
-    /// Its word in a line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Rule => "rule",
-            Self::Approval => "approval",
-            Self::Secret => "secret",
-        }
-    }
 }
 
 /// The operation of an event. `kind` tells which fields it has.

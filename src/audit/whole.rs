@@ -4,10 +4,10 @@
 //! of every other log, so a cut or an added line in those is noticed.
 
 use super::chain::NONE;
-use super::{EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, SSH, WARDEN};
+use super::{EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, SSH, TIME, WARDEN};
 
-/// The logs of the other writers. The deletion's line names [`SSH`] only if the run had such a log.
-pub const OTHERS: [&str; 3] = [SIDECAR, WARDEN, SSH];
+/// The logs of the other writers. The deletion's line names [`SSH`] and [`TIME`] only if the run had such a log.
+pub const OTHERS: [&str; 4] = [SIDECAR, WARDEN, SSH, TIME];
 
 /// The stage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::audit::{Event, EventDetail, LifeState, Verdict, WallName};
+use crate::audit::{self, Event, EventDetail, Verdict, WallName};
 use crate::cgroup::controllers::Controllers;
 use crate::plan::TimePlan;
 use crate::plan::time::{ClockState, EndCause, TimeLeft};
@@ -16,13 +16,14 @@ use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::files::write_whole;
 use crate::runtime::network::companion;
-use crate::runtime::runs::{RunDir, events};
+use crate::runtime::runs::{self, RunDir, events};
 use crate::runtime::signal;
+use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::status;
 use crate::sidecar::timekeeper::{
-    self, ActivityFiles, CgroupMembers, ProcessorFile, TimekeeperConfig, TimekeeperRecord,
+    self, ActivityFiles, CgroupMembers, EndLines, ProcessorFile, TimekeeperConfig, TimekeeperRecord,
 };
 
 /// How much later than its SIGKILL a container counts as overdue: its timekeepers were stopped.
@@ -57,6 +58,7 @@ pub fn begin(
         cause: None,
         idle_since: idle.map(|_| millis(begun)),
     };
+    let log = RunDir::of(place).open_line(audit::TIME)?;
     let path = path(place);
     write_whole(&path, state.to_text().as_bytes())?;
     let clock = opened(&path, OFlags::RDWR)?;
@@ -72,6 +74,8 @@ pub fn begin(
         plan,
         init: init.as_fd(),
         clock: clock.as_fd(),
+        log: log.as_fd(),
+        lines: lines(record),
         members: members(&controllers)?,
         activity,
         born_in: born_in.as_ref().map(AsFd::as_fd),
@@ -158,15 +162,25 @@ pub fn ended(place: &ContainerPaths) -> Option<EndCause> {
     state(place)?.cause
 }
 
-/// The line of the log about that.
-pub fn event(place: &ContainerPaths) -> Option<Event> {
+/// The line of the log about that, if no timekeeper has written it: the disk was full, or an older version made them.
+pub fn unlogged(place: &ContainerPaths) -> Option<Event> {
     let cause = ended(place)?;
-    let what = EventDetail::life(LifeState::Ended);
-    Some(Event {
-        cause: Some(cause.field().to_owned()),
-        reason: Some(cause.to_string()),
-        ..Event::new(WallName::Life, Verdict::Ended, what)
-    })
+    let log = std::fs::metadata(RunDir::of(place).file(audit::TIME));
+    let is_logged = log.is_ok_and(|log| log.len() > 0);
+    (!is_logged).then(|| timekeeper::event(cause))
+}
+
+/// What may stand in the timekeepers' log.
+fn lines(record: &Record) -> EndLines {
+    EndLines::of(&runs::context(record, identity::of(record)))
+}
+
+/// Writes the line in their place.
+fn log_end(place: &ContainerPaths, record: &Record, cause: EndCause) {
+    match RunDir::of(place).open_line(audit::TIME) {
+        Ok(log) => lines(record).write(log, cause),
+        Err(error) => log::debug!("log the end: {}", crate::log::chain(&error)),
+    }
 }
 
 /// The time that is left, if the container has a limit and runs.
@@ -226,6 +240,7 @@ pub fn enforce(place: &ContainerPaths, record: &Record) {
     {
         log::debug!("note the end: {error}");
     }
+    log_end(place, record, ended(place).unwrap_or(cause));
     log::warn!("the container is ended: {cause}");
     let killed = signal::kill_process(init).and_then(|()| {
         let container = status::load(place)?;

@@ -132,7 +132,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     let has_ended = ended.is_ok();
     note(ended);
     // Before they are ended: one that is left alone for a moment would note that.
-    let over = clock::event(place);
+    let over = clock::unlogged(place);
     // They end with the init process, and stay with one that could not be ended. They are in the sidecar's cgroup.
     if let Some(timekeeper) = remains.timekeeper.as_ref().filter(|_| has_ended) {
         note(timekeeper.end().map_err(RuntimeError::from));

@@ -248,8 +248,9 @@ const TIMEKEEPER_TIMER: libc::c_int = 3;
 const TIMEKEEPER_CLOCK: libc::c_int = 4;
 const TIMEKEEPER_MEMBERS: [libc::c_int; 2] = [5, 6];
 const TIMEKEEPER_ACTIVITY: [libc::c_int; 4] = [7, 8, 9, 10];
+const TIMEKEEPER_LOG: libc::c_int = 11;
 
-/// Compiles the filter of both timekeepers: wait, set the timer, read and write the clock, read the counts of the
+/// Compiles the filter of both timekeepers: wait, set the timer, read and write the clock and one log, read the counts of the
 /// container's activity, end the container, exit.
 /// On cgroup v1 the processes are listed, and killed by their pidfds.
 pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendError> {
@@ -267,10 +268,12 @@ pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendE
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         plain.into_iter().map(|nr| (nr, Vec::new())).collect();
     rules.insert(libc::SYS_timerfd_settime, vec![equal(0, TIMEKEEPER_TIMER)?]);
-    let read = TIMEKEEPER_ACTIVITY.into_iter().chain([TIMEKEEPER_CLOCK]);
+    let written = [TIMEKEEPER_CLOCK, TIMEKEEPER_LOG];
+    let read = TIMEKEEPER_ACTIVITY.into_iter().chain(written);
     let read = read.map(|fd| equal(0, fd)).collect::<Result<_, _>>()?;
     rules.insert(libc::SYS_pread64, read);
-    rules.insert(libc::SYS_pwrite64, vec![equal(0, TIMEKEEPER_CLOCK)?]);
+    let written = written.map(|fd| equal(0, fd)).into_iter();
+    rules.insert(libc::SYS_pwrite64, written.collect::<Result<_, _>>()?);
     let written = TIMEKEEPER_MEMBERS.map(|fd| equal(0, fd)).into_iter();
     rules.insert(libc::SYS_write, written.collect::<Result<_, _>>()?);
     rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
@@ -509,7 +512,8 @@ mod tests {
         let files = opened();
         let file = files.iter().find(|file| {
             let number = file.as_raw_fd();
-            number != super::TIMEKEEPER_CLOCK && is_it(number)
+            let written = [super::TIMEKEEPER_CLOCK, super::TIMEKEEPER_LOG];
+            !written.contains(&number) && is_it(number)
         });
         under_timekeepers();
         assert_eq!(rustix::io::pread(file.unwrap(), &mut [0; 4], 0), Ok(0));

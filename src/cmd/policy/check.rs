@@ -20,6 +20,7 @@ use crate::runtime::network::control;
 use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
+use crate::sys::clocks;
 use crate::text::shown;
 
 /// The exit status of a denial.
@@ -71,7 +72,10 @@ fn answer(global: &GlobalOptions, args: &PolicyCheck) -> Result<(bool, String)> 
 
 /// The sidecar's answer, by the rules and approvals of the container's network, which another container may own.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
-    let record = find::network_of(find::container(id)?)?;
+    let mut record = find::network_of(find::container(id)?)?;
+    if let Some(plan) = record.plan_mut() {
+        plan.network.rules.expire(clocks::read());
+    }
     let Some(plan) = record.plan() else {
         return Ok(question.unconfined());
     };

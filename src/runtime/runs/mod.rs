@@ -6,6 +6,7 @@
 //!   sidecar.jsonl   the sidecar
 //!   warden.jsonl    the warden: how the init process ended, or the sidecar that it needed
 //!   ssh.jsonl       the relay to the user's SSH agent, if there is one
+//!   time.jsonl      the timekeeper, if there is a time limit: why it ended the container
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
 //!   verify.json     the last report of `agentbox verify` about it, if any
@@ -100,8 +101,10 @@ fn others(record: Option<&Record>) -> impl Iterator<Item = &'static str> {
             .is_some_and(|plan| plan.network.signing.is_some())
     };
     let signs = record.is_none_or(signs);
-    let mut all = whole::OTHERS.into_iter();
-    std::iter::from_fn(move || all.find(|name| signs || *name != audit::SSH))
+    let ends = |record: &Record| record.plan().is_some_and(|plan| plan.time.is_some());
+    let ends = record.is_none_or(ends);
+    let all = whole::OTHERS.into_iter();
+    all.filter(move |name| (signs || *name != audit::SSH) && (ends || *name != audit::TIME))
 }
 
 /// The directory of the caller's runs.
@@ -202,6 +205,16 @@ impl RunDir {
         let mut options = File::options();
         options.append(true).create(true).mode(0o600);
         options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let opened = options.open(&path);
+        opened.map_err(RuntimeError::io(format!("open {path:?}")))
+    }
+
+    /// Opens a log of one line to read and write, for another process.
+    pub fn open_line(&self, name: &str) -> Result<File, RuntimeError> {
+        let path = self.file(name);
+        let mut options = File::options();
+        options.read(true).write(true).create(true).mode(0o600);
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
         let opened = options.open(&path);
         opened.map_err(RuntimeError::io(format!("open {path:?}")))
     }

@@ -309,7 +309,12 @@ impl Wall {
 
     /// Counts a request that gets secrets, before it is sent; an error if one of them is used up.
     pub fn count_uses(&self, request: &Request) -> Result<(), String> {
-        self.uses.count(request, clocks::read())
+        let counted = self.uses.count(request, clocks::read());
+        if counted.is_err() {
+            // It may be the first to see that a secret has expired.
+            self.ends.notify_one();
+        }
+        counted
     }
 
     /// Counts bytes of an inbound connection that are about to be sent.

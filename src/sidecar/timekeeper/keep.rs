@@ -12,6 +12,7 @@ use rustix::time::{
 
 use super::activity::{ActivityKind, IdleWatch};
 use super::cgroup::MembersKind;
+use super::end_line::EndLines;
 use crate::plan::TimePlan;
 use crate::plan::time::{ClockState, EndCause};
 use crate::policy::SleepRule;
@@ -34,6 +35,8 @@ pub(super) struct TimekeeperFds {
     pub members: [OwnedFd; 2],
     /// See [`super::ActivityFiles`].
     pub activity: [OwnedFd; 4],
+    /// The log of one line.
+    pub log: OwnedFd,
 }
 
 /// What has happened to the container.
@@ -66,6 +69,8 @@ pub(super) struct Timekeeper {
     pub activity: Option<ActivityKind>,
     /// How much later it acts.
     pub lag: Duration,
+    /// What it may write to its log.
+    pub lines: EndLines,
 }
 
 /// The clock of a limit.
@@ -236,6 +241,7 @@ impl Timekeeper {
                 Phase::Running
             }
             Phase::Signalled(_) | Phase::Killed(_) => {
+                self.log();
                 self.kill();
                 Phase::Killed(now + AGAIN)
             }
@@ -265,8 +271,17 @@ impl Timekeeper {
             let _unnoted = note(&self.fds.clock, None);
             return Phase::Running;
         }
+        // Before the signal: what ends at once may be deleted at once.
+        self.log();
         let _ended = pidfd_send_signal(&self.fds.init, Signal::TERM);
         signalled
+    }
+
+    /// Writes the noted cause to the log, once it is not taken back any more.
+    fn log(&self) {
+        if let Some(cause) = read(&self.fds.clock).and_then(|state| state.cause) {
+            self.lines.write(&self.fds.log, cause);
+        }
     }
 
     /// The other timekeeper was killed.
@@ -274,6 +289,7 @@ impl Timekeeper {
         if !self.is_noted() {
             let _unnoted = note(&self.fds.clock, Some(EndCause::TimekeeperLost));
         }
+        self.log();
         self.kill();
         Phase::Killed(now(self.plan.sleep) + AGAIN)
     }
@@ -309,6 +325,7 @@ mod tests {
 
     use super::super::activity::ActivityCount;
     use super::*;
+    use crate::audit::Context;
 
     fn timekeeper(init: &Child, deadline: u64) -> Timekeeper {
         let clock = rustix::fs::memfd_create("clock", MemfdFlags::CLOEXEC).unwrap();
@@ -328,7 +345,9 @@ mod tests {
                 clock,
                 members: [filler(), filler()],
                 activity: [filler(), filler(), filler(), filler()],
+                log: rustix::fs::memfd_create("log", MemfdFlags::CLOEXEC).unwrap(),
             },
+            lines: EndLines::of(&Context::default()),
             plan: TimePlan {
                 wall: "5s".parse().unwrap(),
                 idle: "2s".parse().unwrap(),
@@ -352,6 +371,7 @@ mod tests {
             Phase::Running
         );
         assert_eq!(read(&extended.fds.clock).unwrap().cause, None);
+        assert_eq!(logged(&extended), "", "it goes on");
         // The other one's cause was read, and then taken back.
         let signalled = Phase::Signalled(Duration::from_secs(7));
         let kept = extended.act(signalled, None, Duration::from_secs(7));
@@ -362,7 +382,15 @@ mod tests {
         let killed_at = Phase::Signalled(Duration::from_secs(7));
         assert_eq!(over.signal(None, Duration::from_secs(6)), killed_at);
         assert_eq!(read(&over.fds.clock).unwrap().cause, Some(EndCause::Wall));
+        assert!(logged(&over).contains("\"cause\":\"time.wall\""));
         assert!(!init.wait().unwrap().success());
+    }
+
+    fn logged(keeper: &Timekeeper) -> String {
+        let mut text = vec![0; 8192];
+        let length = rustix::io::pread(&keeper.fds.log, &mut text, 0).unwrap();
+        text.truncate(length);
+        String::from_utf8(text).unwrap()
     }
 
     #[test]

@@ -19,11 +19,15 @@
 //! Under `time.idle` each also reads the kernel's counts of the container's processor time and packets ([`activity`]),
 //! by descriptors that `create` opened.
 //!
+//! The one that sends the signal first writes why into a log of its own, of one line: so the cause is in the chained logs
+//! from then on, whatever becomes of the sidecar, the warden and the engine ([`end_line`]).
+//!
 //! Not held: root of the node can kill or stop both at once. Then the next verb ends the container
 //! (`src/runtime/clock.rs`).
 
 mod activity;
 mod cgroup;
+mod end_line;
 mod keep;
 mod program;
 
@@ -38,6 +42,7 @@ use self::activity::ActivityKind;
 pub use self::activity::{ActivityFiles, ProcessorFile};
 pub use self::cgroup::CgroupMembers;
 pub(in crate::sidecar) use self::cgroup::MembersKind;
+pub use self::end_line::{EndLines, event};
 pub use self::keep::{note, now, read, ring_at, timer};
 pub use self::program::main;
 use super::SidecarError;
@@ -67,6 +72,10 @@ pub struct TimekeeperConfig<'a> {
     pub init: BorrowedFd<'a>,
     /// The clock's file, open for reading and writing.
     pub clock: BorrowedFd<'a>,
+    /// Its log, open for reading and writing.
+    pub log: BorrowedFd<'a>,
+    /// What it may write there.
+    pub lines: EndLines,
     /// The other processes of the container.
     pub members: CgroupMembers,
     /// What it samples under `time.idle`.
@@ -96,6 +105,7 @@ struct TimekeeperSetup {
     members: MembersKind,
     activity: Option<ActivityKind>,
     enters: Vec<PathBuf>,
+    lines: EndLines,
 }
 
 /// The answer of each process.
@@ -157,6 +167,8 @@ fn greet(
         plan,
         init,
         clock,
+        log,
+        lines,
         members,
         activity,
         born_in: _,
@@ -168,12 +180,14 @@ fn greet(
         members: members.kind(),
         activity: activity.as_ref().map(ActivityFiles::kind),
         enters,
+        lines,
     };
     let null = null.as_fd();
     let sampled = activity.as_ref().map(|files| files.descriptors(null));
     let mut fds = vec![init, clock];
     fds.extend(members.descriptors(null));
     fds.extend(sampled.unwrap_or([null; 4]));
+    fds.push(log);
     let failed = SidecarError::Protocol;
     protocol::send(socket, PEER, &setup, &fds).map_err(failed)?;
     let mut second = None;

@@ -23,8 +23,9 @@ const LINE_FD: RawFd = 3;
 /// The runtime sends it immediately after the clone.
 const SETUP_WITHIN: Duration = Duration::from_secs(10);
 /// The descriptors that come with the setup.
-const SENT: usize = 8;
-/// Descriptors: those of [`keep`], and a few while it starts. It writes a clock's file, of some bytes.
+const SENT: usize = 9;
+/// Descriptors: those of [`keep`], and a few while it starts. It writes a clock's file, of some bytes, and
+/// one line of a log.
 const LIMITS: SidecarRlimits = SidecarRlimits {
     open_files: 1024,
     file_bytes: 4096,
@@ -59,7 +60,7 @@ fn give_up(line: BorrowedFd<'_>, error: &SidecarError) {
 struct Parts {
     line: OwnedFd,
     setup: TimekeeperSetup,
-    /// As sent: init's pidfd, the clock, the members, the counts of its activity.
+    /// As sent: init's pidfd, the clock, the members, the counts of its activity, the log.
     fds: [OwnedFd; SENT],
     filter: BpfProgram,
     code: Code,
@@ -136,16 +137,16 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
         }
     };
     let [init, clock, sent @ ..] = &fds;
-    let [one, two, processor, v4, v6, freezer] = sent;
+    let [one, two, processor, v4, v6, freezer, log] = sent;
     let kept = [
-        &line, init, &other, &timer, clock, one, two, processor, v4, v6, freezer,
+        &line, init, &other, &timer, clock, one, two, processor, v4, v6, freezer, log,
     ];
     if process::keep_only(kept.map(AsFd::as_fd)).is_err() {
         return 1;
     }
     // Already closed, with all others.
     std::mem::forget((line, other, timer, fds));
-    let kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map(socket::take_inherited);
+    let kept = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11].map(socket::take_inherited);
     let [
         Ok(line),
         Ok(init),
@@ -158,6 +159,7 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
         Ok(v4),
         Ok(v6),
         Ok(freezer),
+        Ok(log),
     ] = kept
     else {
         return 1;
@@ -183,7 +185,9 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
             clock,
             members: [one, two],
             activity: [processor, v4, v6, freezer],
+            log,
         },
+        lines: setup.lines,
         plan: setup.plan,
         members: setup.members,
         activity: setup.activity,
