@@ -23,7 +23,6 @@ use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::seccomp::FilterProgram;
-use crate::sys::clocks;
 use crate::wrap::{self, WrapExplanation, WrapRequest};
 
 /// Shows the walls of a container, a bundle or `wrap`.
@@ -82,9 +81,9 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
             }
             let left = clock::left(&place, &record);
             let lives = record.init.is_some_and(ProcessId::is_alive);
-            let now = lives.then(clocks::read);
-            if let (Some(plan), Some(now)) = (record.plan_mut(), now) {
-                plan.network.rules.expire(now);
+            let now = lives.then(clock::reading);
+            if lives {
+                record = clock::current(record);
             }
             let saved = filter::read(&filter_file, record.filter_hash.as_deref())?;
             let subject = ExplainedContainer {

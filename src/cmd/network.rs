@@ -12,13 +12,13 @@ use crate::egress::{BudgetUse, InboundStatus, NetworkStatus};
 use crate::plan::Plan;
 use crate::render::network::{self, ContainerNetwork};
 use crate::runtime::RuntimeError;
+use crate::runtime::clock;
 use crate::runtime::network::control;
 use crate::runtime::network::refused;
 use crate::runtime::runs::read;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::store::ContainerPaths;
-use crate::sys::clocks;
 
 /// Shows the state of a container's network, or of the network of its pod's first container.
 pub fn run(args: &NetworkArgs) -> Result<ExitCode> {
@@ -37,7 +37,7 @@ pub fn run(args: &NetworkArgs) -> Result<ExitCode> {
         status: control::status(&place.dir(), &record)?,
         learn: record.plan().is_some_and(|plan| plan.network.learns()),
         waits: waits(record.plan()),
-        now: clocks::read(),
+        now: clock::reading(),
         mode: record.plan().map(|plan| plan.network.mode),
         id,
     };
@@ -73,7 +73,7 @@ fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
             .map(|plan| status(plan, &logs.without_verifys())),
         learn: record.plan().is_some_and(|plan| plan.network.learns()),
         waits: waits(record.plan()),
-        now: clocks::read(),
+        now: clock::reading(),
         mode: record.plan().map(|plan| plan.network.mode),
         id: record.id.clone(),
     };

@@ -14,6 +14,7 @@ use crate::plan::{neutral, reach};
 use crate::render::limits as render;
 use crate::rules::Expiry;
 use crate::runtime::RuntimeError;
+use crate::runtime::clock;
 use crate::runtime::input::bundle;
 use crate::runtime::network::{inbound, rules};
 use crate::runtime::runs::{RunDir, events};
@@ -23,7 +24,6 @@ use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::status;
-use crate::sys::clocks;
 
 /// Changes a container's limits or network rules. Device rules are not limits and stay, as with runc.
 pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
@@ -111,7 +111,7 @@ fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<Co
 
 /// The requested changes of the network rules, if any.
 fn network(args: &Update) -> Result<Option<rules::RuleChanges>> {
-    let now = clocks::read();
+    let now = clock::reading();
     let end = match (args.lasting, &args.until) {
         (Some(time), _) => Expiry::after(time.seconds(), now),
         (None, Some(text)) => Some(Expiry::at(until::date(text)?).pinned(now)),

@@ -13,10 +13,12 @@
 
 pub mod address;
 mod ask;
+mod ask_refusal;
 pub mod closed;
 pub mod connection;
 mod decide;
 pub mod embedded;
+mod ended;
 mod expiry;
 pub mod git;
 mod host;
@@ -32,13 +34,13 @@ pub mod strangers;
 
 pub use address::{AddressRefusal, Surroundings};
 pub use ask::{
-    ApprovalTerm, AskQueue, AskRefusal, AskRules, ExpiredApproval, MOST_WAITING, NameVerdict,
-    NetworkVerdict, PendingConnection, is_within,
+    ApprovalTerm, AskQueue, AskRules, ExpiredApproval, MOST_WAITING, NameVerdict, NetworkVerdict,
+    PendingConnection, is_within,
 };
+pub use ask_refusal::AskRefusal;
 pub use connection::{HostReach, NetworkRule, RuleTarget};
-pub use decide::{
-    Decision, Denial, EgressRules, ExpiredRule, RULE_EXPIRED, endpoint, proxy_port, rule_for,
-};
+pub use decide::{Decision, Denial, EgressRules, RULE_EXPIRED, endpoint, proxy_port, rule_for};
+pub use ended::ExpiredRule;
 pub use expiry::{ClockReading, EndDate, Expiry};
 pub use host::{Host, HostName};
 pub use item::{EgressRule, PresetName, RuleItem};

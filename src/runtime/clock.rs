@@ -12,6 +12,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::plan::TimePlan;
 use crate::plan::time::{ClockState, EndCause, TimeLeft};
 use crate::policy::{Field, Lifetime, TimeLimit};
+use crate::rules::ClockReading;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::files::write_whole;
@@ -25,6 +26,7 @@ use crate::runtime::status;
 use crate::sidecar::timekeeper::{
     self, ActivityFiles, CgroupMembers, EndLines, ProcessorFile, TimekeeperConfig, TimekeeperRecord,
 };
+use crate::sys::clocks;
 
 /// How much later than its SIGKILL a container counts as overdue: its timekeepers were stopped.
 const OVERDUE: Duration = Duration::from_secs(5);
@@ -34,6 +36,19 @@ const IDLE_OVERDUE: Duration = Duration::from_secs(25);
 
 /// How long a verb waits for an overdue container, which may be in an uninterruptible call: the next verb looks again.
 const ENDS: Duration = Duration::from_secs(1);
+
+/// The clocks by which rules and secrets end.
+pub fn reading() -> ClockReading {
+    clocks::read()
+}
+
+/// A record without the rules that have expired: it has them until the next `update`.
+pub fn current(mut record: Record) -> Record {
+    if let Some(plan) = record.plan_mut() {
+        plan.network.rules.expire(reading());
+    }
+    record
+}
 
 /// The clock's file, in the container's directory.
 fn path(place: &ContainerPaths) -> PathBuf {

@@ -20,7 +20,6 @@ use crate::runtime::network::control;
 use crate::runtime::state::find;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
-use crate::sys::clocks;
 use crate::text::shown;
 
 /// The exit status of a denial.
@@ -72,10 +71,7 @@ fn answer(global: &GlobalOptions, args: &PolicyCheck) -> Result<(bool, String)> 
 
 /// The sidecar's answer, by the rules and approvals of the container's network, which another container may own.
 fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
-    let mut record = find::network_of(find::container(id)?)?;
-    if let Some(plan) = record.plan_mut() {
-        plan.network.rules.expire(clocks::read());
-    }
+    let record = crate::runtime::clock::current(find::network_of(find::container(id)?)?);
     let Some(plan) = record.plan() else {
         return Ok(question.unconfined());
     };
