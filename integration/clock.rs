@@ -662,11 +662,11 @@ fn direct_the_timekeepers_may_end_the_container_and_nothing_else() {
             }
             let root = fs::read_dir(format!("/proc/{pid}/root/")).unwrap();
             assert_eq!(root.count(), 0);
-            // The init process's, the other's, the timer, the clock, the cgroup's, and the counts of its activity: nothing
-            // else is open.
+            // The init process's, the other's, the timer, the clock, the cgroup's, the counts of its activity, and its log:
+            // nothing else is open.
             let fds = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-            assert_eq!(fds.count(), 11);
-            for (file, name) in [(8, "snmp"), (9, "snmp6")] {
+            assert_eq!(fds.count(), 12);
+            for (file, name) in [(8, "snmp"), (9, "snmp6"), (11, "time.jsonl")] {
                 let target = fs::read_link(format!("/proc/{pid}/fd/{file}")).unwrap();
                 assert!(target.ends_with(name), "{target:?}");
             }

@@ -90,6 +90,11 @@ fn n59_a_rule_for_a_time_ends_with_its_connections_and_no_other_change_stretches
     );
     let shown = agentbox(&["network", &id]).ok();
     assert!(shown.contains("min") && shown.contains("s left"), "{shown}");
+    let state = agentbox(&["state", &id]).ok();
+    assert!(
+        state.contains("rule api.example.test:22: until 20"),
+        "{state}"
+    );
     // Other changes, and the same rules written by the way.
     update(&["--network-add", "index.example.test:80"]).ok();
     update(&["--network-deny", "nowhere.example.test"]).ok();

@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::out;
 use crate::cli::{GlobalOptions, Id};
 use crate::plan::passwd;
+use crate::render::explain;
 use crate::runtime::RuntimeError;
 use crate::runtime::clock;
 use crate::runtime::state::find;
@@ -43,6 +44,9 @@ pub struct State {
     /// Why its time limit has ended it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended_by: Option<String>,
+    /// Rules and secrets that end, and when.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    expires: Vec<String>,
     /// Requested options that the policy does not grant.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     left_out: Vec<String>,
@@ -64,6 +68,10 @@ impl State {
                 .map_or(0, nix::unistd::Pid::as_raw),
         };
         let left_out = record.plan().map(crate::plan::Plan::left_out);
+        let now = Some(clock::reading()).filter(|_| pid != 0);
+        let expires = record
+            .plan()
+            .map(|plan| explain::time::expiries(&plan.network, now));
         let directory = place.dir().metadata().ok();
         // Engines parse it as a time, so it must be one.
         let changed = || directory.as_ref().and_then(|d| d.modified().ok());
@@ -72,6 +80,7 @@ impl State {
         let owner = container.map_or_else(|| directory.map(|d| d.uid()), created_by);
         Ok(Self {
             ended_by,
+            expires: expires.unwrap_or_default(),
             left_out: left_out.unwrap_or_default(),
             oci_version: record.oci_version,
             id: record.id,

@@ -7,7 +7,7 @@ mod landlock;
 mod network;
 mod page;
 pub mod syscalls;
-mod time;
+pub mod time;
 
 use std::collections::{BTreeMap, BTreeSet};
 

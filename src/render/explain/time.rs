@@ -50,6 +50,13 @@ pub(super) fn left(page: &mut Page, left: TimeLeft) {
 
 /// The ends of rules and secrets.
 pub(super) fn ends(page: &mut Page, network: &NetworkPlan, now: Option<ClockReading>) {
+    for line in expiries(network, now) {
+        page.head("expires", line);
+    }
+}
+
+/// The same, a line for each; without the time not what is left.
+pub fn expiries(network: &NetworkPlan, now: Option<ClockReading>) -> Vec<String> {
     let words = |end: Expiry| match now {
         Some(now) => end.words(now),
         None => format!("until {}", end.date()),
@@ -60,7 +67,5 @@ pub(super) fn ends(page: &mut Page, network: &NetworkPlan, now: Option<ClockRead
         let end = Expiry::at(secret.until?);
         Some(format!("secret {}: {}", secret.name, words(end)))
     });
-    for line in rules.chain(secrets) {
-        page.head("expires", line);
-    }
+    rules.chain(secrets).collect()
 }
