@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::cli::{Exec, GlobalOptions};
-use crate::cmd::exit_code;
+use crate::cmd::{exit_code, hint_at_sudo};
 use crate::runtime::exec;
 use crate::runtime::foreground::tty;
 use crate::runtime::foreground::wait::Foreground;
+use crate::runtime::own_sandbox;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 use crate::runtime::state::find;
@@ -21,16 +22,15 @@ const NOT_RUN: u8 = 255;
 pub fn run(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
     exec(global, args).context("exec failed").or_else(|error| {
         crate::log::fatal(&error);
+        hint_at_sudo(&error);
         Ok(ExitCode::from(NOT_RUN))
     })
 }
 
 fn exec(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
-    if unprivileged::person().is_some() && unprivileged::inside().is_none() {
-        bail!(
-            "it needs root's rights: a container of `agentbox wrap` without them is nobody's to enter from outside; run another \
-             `agentbox wrap` in the same directory"
-        );
+    if unprivileged::is_outside() {
+        // First of all: sealing takes a mount, for which an unprivileged user needs the sandbox's namespace.
+        own_sandbox::enter(global, &find::place(global, &args.id)?)?;
     }
     seal::ensure(ListenFds::Forget)?;
     let place = find::place(global, &args.id)?;

@@ -36,8 +36,10 @@ mod wrap;
 use std::process::ExitCode;
 
 use crate::cli::{self, Cli, Verb};
+use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files;
 use crate::runtime::state::store;
+use crate::runtime::unprivileged;
 use anyhow::{Result, bail};
 
 /// Runs the verb.
@@ -116,6 +118,17 @@ fn version() -> Result<()> {
     }
     text += &format!("spec: {}\n", features::SPEC_VERSION);
     out::text(&text).map(|_| ())
+}
+
+/// Says where a container may be that root does not find: a user's sandboxes are in the user's own records. Engines, which
+/// read what is printed, do not call through sudo.
+fn hint_at_sudo(error: &anyhow::Error) {
+    let unknown = matches!(error.downcast_ref(), Some(RuntimeError::Unknown(_)));
+    if unknown && std::env::var_os("SUDO_UID").is_some() && unprivileged::person().is_none() {
+        crate::log::complain(
+            "agentbox: a sandbox that `agentbox wrap` made without sudo is its user's: leave sudo out",
+        );
+    }
 }
 
 /// An exit status for a shell: 255 if it does not fit in a byte.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::EnforceError;
+use super::{EnforceError, privileges, verify};
 
 /// Why a program cannot be executed, in runc's words.
 #[derive(Debug, thiserror::Error)]
@@ -150,9 +150,17 @@ impl ContainerProgram {
         }
     }
 
-    /// Whether it is this program.
-    pub(super) fn is_own(&self) -> bool {
-        matches!(self, Self::Own(_))
+    /// Keeps the container's processes from tracing this program after execve(2), if it is this one: by a borrowed group, or
+    /// by a file that its user may not read, where the user namespace has one group. The capabilities to read it
+    /// anyway are dropped, and read back, after this.
+    pub(super) fn hide_from_tracers(&self, groups: UserGroups) -> Result<(), EnforceError> {
+        let Self::Own(file) = self else {
+            return Ok(());
+        };
+        match groups {
+            UserGroups::Several => privileges::borrow_group(),
+            UserGroups::One => verify::unreadable(file.as_fd()),
+        }
     }
 
     /// Replaces the process. Returns only the reason why it could not.
@@ -162,6 +170,15 @@ impl ContainerProgram {
             Self::Own(descriptor) => execute(file, args, env, ExecveFile::Descriptor(descriptor)),
         }
     }
+}
+
+/// How many groups a process's user namespace has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UserGroups {
+    /// The user's, who has no root's rights.
+    One,
+    /// More.
+    Several,
 }
 
 /// How execve(2) gets the file.

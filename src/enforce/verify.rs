@@ -3,6 +3,7 @@
 //! Only prctl(2) and capget(2): the container's /proc could be anything.
 
 use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
 
 use oci_spec::runtime::Spec;
 
@@ -62,6 +63,20 @@ pub fn borrowed_group() -> Result<(), EnforceError> {
         planned: "another one than the real one".to_owned(),
         found: real.as_raw().to_string(),
     })
+}
+
+/// No user may read this program, so that the kernel makes a process that executes it undumpable.
+pub fn unreadable(program: BorrowedFd<'_>) -> Result<(), EnforceError> {
+    let step = EnforceError::step("read the mode of the program");
+    let mode = rustix::fs::fstat(program).map_err(step)?.st_mode & 0o7777;
+    match mode & 0o444 {
+        0 => Ok(()),
+        _ => Err(EnforceError::Verify {
+            what: "the mode of the program",
+            planned: "readable by no user".to_owned(),
+            found: format!("{mode:o}"),
+        }),
+    }
 }
 
 /// A seccomp filter is loaded.
@@ -139,6 +154,16 @@ fn are_planned(planned: &[u32], own: u32, found: &[u32], set: GroupsOutcome) -> 
 mod tests {
     use super::GroupsOutcome::{Done, Forbidden};
     use super::*;
+
+    #[test]
+    fn a_program_that_can_be_read_is_not_hidden() {
+        use std::os::fd::AsFd;
+        let own = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(unreadable(own.as_fd()).is_err());
+        let (_reader, unreadable_file) = std::io::pipe().unwrap();
+        // A pipe's mode is its owner's 0600.
+        assert!(unreadable(unreadable_file.as_fd()).is_err());
+    }
 
     #[test]
     fn no_group_of_the_caller_is_left() {

@@ -127,14 +127,22 @@ impl FirstProcess {
 }
 
 /// What an exec process joins last, with a policy or without. It begins in the container's other namespaces.
+#[derive(Default)]
 pub struct JoinTargets {
     /// The container's user namespace, in which it would have too few rights for the other steps.
     pub user: Option<JoinedUser>,
+    /// The user that it becomes there, if its caller has no root's rights.
+    pub person: Option<Ids>,
 }
 
 impl JoinTargets {
     /// Sets the supplementary groups: none if a user namespace is joined later, where their numbers mean other groups.
+    /// Those of a caller without root's rights stay, who has none that the init process has not
+    /// (`crate::runtime::own_sandbox`).
     pub(super) fn set_groups(&self, groups: &[u32]) -> Result<GroupsOutcome, EnforceError> {
+        if self.person.is_some() {
+            return Ok(GroupsOutcome::Persons);
+        }
         privileges::set_groups(match &self.user {
             Some(_) => &[],
             None => groups,
@@ -142,10 +150,15 @@ impl JoinTargets {
     }
 
     pub(super) fn enter_user_namespace(&self) -> Result<(), EnforceError> {
-        match &self.user {
-            Some(user) => crate::sys::user::join(user)
-                .map_err(EnforceError::step("join the container's user namespace")),
-            None => Ok(()),
+        if let Some(user) = &self.user {
+            crate::sys::user::join(user)
+                .map_err(EnforceError::step("join the container's user namespace"))?;
+        }
+        match (self.person, &self.user) {
+            (None, _) => Ok(()),
+            (Some(person), Some(_)) => verify::person(person),
+            // It would stay root of the namespace that the sandbox's mounts belong to.
+            (Some(_), None) => Err(EnforceError::Incomplete(WallKind::Privileges)),
         }
     }
 }
@@ -349,7 +362,18 @@ mod tests {
     }
 
     fn joining() -> JoinTargets {
-        JoinTargets { user: None }
+        JoinTargets::default()
+    }
+
+    #[test]
+    fn an_exec_process_of_a_user_without_root_joins_a_namespace_or_does_not_run() {
+        let person = Some(Ids { uid: 7, gid: 7 });
+        let joining = JoinTargets { user: None, person };
+        assert!(matches!(
+            joining.enter_user_namespace(),
+            Err(EnforceError::Incomplete(WallKind::Privileges))
+        ));
+        assert_eq!(joining.set_groups(&[0]).ok(), Some(GroupsOutcome::Persons));
     }
 
     fn files(plan: &Plan, disk: Option<OwnedFd>) -> Result<InitFiles, EnforceError> {

@@ -144,6 +144,9 @@ pub enum RuntimeError {
     /// A caller without root's rights gets no user namespace.
     #[error(transparent)]
     NoNamespace(#[from] crate::runtime::unprivileged::NoNamespace),
+    /// A caller without root's rights does not get into a sandbox.
+    #[error(transparent)]
+    SandboxEntry(#[from] crate::runtime::own_sandbox::SandboxEntryError),
     /// A caller without root's rights has no safe place for the state of containers.
     #[error(transparent)]
     Home(#[from] crate::runtime::state::persons::UserDirError),

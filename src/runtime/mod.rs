@@ -10,7 +10,7 @@
 //! | [`input`] | what callers give: bundle, node's files, descriptors |
 //! | [`network`] | the network wall, requests to the sidecar, names, denied connections |
 //! | [`state`] | the state of containers, and how they are found |
-//! | [`unprivileged`] | the user namespace of a caller without root's rights |
+//! | [`unprivileged`], [`own_sandbox`] | the user namespace of a caller without root's rights; that of a sandbox of theirs |
 //! | [`runs`] | the logs of containers, which stay after their end |
 //! | [`hooks`], [`agent`] | the engine's hooks and seccomp agent |
 //! | [`files`], [`status`] | its own small files; libcontainer's view of a container |
@@ -31,6 +31,7 @@ pub mod input;
 pub mod launch;
 mod libcontainer_log;
 pub mod network;
+pub mod own_sandbox;
 pub mod pidfd;
 mod planted;
 pub mod ps;

@@ -14,6 +14,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -119,6 +120,11 @@ pub fn inside() -> Option<Ids> {
     }
 }
 
+/// Whether this process has no root's rights, and no user namespace either.
+pub fn is_outside() -> bool {
+    person().is_some() && inside().is_none()
+}
+
 /// The user's cgroup to which [`settle`] has moved this process, below the root of the hierarchy.
 pub fn cgroup() -> Option<std::path::PathBuf> {
     inside()?;
@@ -150,6 +156,24 @@ pub fn enter(global: &crate::cli::GlobalOptions) -> Result<(), RuntimeError> {
     NodeFiles::of(global)?;
     seal::remember_path();
     Ok(make(person)?)
+}
+
+/// Moves a process without root's rights, which must have one thread, to the user namespace of one of the user's own
+/// sandboxes, and to a mount namespace that belongs to it. Call [`super::seal::ensure`] next.
+///
+/// The node's files are checked here, as in [`enter`].
+pub fn join(
+    global: &crate::cli::GlobalOptions,
+    namespace: BorrowedFd<'_>,
+) -> Result<(), RuntimeError> {
+    NodeFiles::of(global)?;
+    seal::remember_path();
+    forget();
+    let step = "join the user namespace of the sandbox";
+    user_namespace::join_with_mounts(namespace).map_err(RuntimeError::io(step))?;
+    own_mounts().map_err(RuntimeError::io(
+        "keep this process's mounts from the node's",
+    ))
 }
 
 /// What the kernel can do for the caller, seen as `wrap` sees it, or why there is no namespace to see it in. A child looks, and ends:
@@ -202,13 +226,14 @@ fn make(person: Ids) -> Result<(), NoNamespace> {
     };
     user_namespace::map_one(Ids { uid: 0, gid: 0 }, person).map_err(no_rights)?;
     // AppArmor allows the namespace and takes its rights away (Ubuntu since 23.10).
-    rustix::mount::mount_change(
-        "/",
-        rustix::mount::MountPropagationFlags::DOWNSTREAM
-            | rustix::mount::MountPropagationFlags::REC,
-    )
-    .map_err(|errno| no_rights(errno.into()))?;
-    Ok(())
+    own_mounts().map_err(no_rights)
+}
+
+/// Mounts of this process's namespace no longer reach the node's.
+fn own_mounts() -> io::Result<()> {
+    use rustix::mount::MountPropagationFlags;
+    let all_below = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    Ok(rustix::mount::mount_change("/", all_below)?)
 }
 
 /// The node's settings for user namespaces of ordinary users.

@@ -3,12 +3,20 @@
 //! alone.
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::thread::UnshareFlags;
 
-use crate::sys::procfs;
+use crate::sys::{netns, procfs};
+
+/// `NS_GET_USERNS` of linux/nsfs.h.
+const GET_USER_NAMESPACE: libc::Ioctl = 0xb701;
+/// `NS_GET_PARENT` of linux/nsfs.h; libc does not have it.
+const GET_PARENT: libc::Ioctl = 0xb702;
+/// `NS_GET_OWNER_UID` of linux/nsfs.h.
+const GET_OWNER_UID: libc::Ioctl = 0xb704;
 
 /// kernel.overflowuid, the default of every distribution.
 const OVERFLOW: u32 = 65534;
@@ -66,6 +74,70 @@ pub struct Ids {
 /// belongs to it. It has all capabilities there, and no user is mapped yet.
 pub fn unshare_with_mounts() -> io::Result<()> {
     unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)
+}
+
+/// Moves the calling process, which must have one thread, to an existing user namespace, and to a new mount namespace
+/// that belongs to it. It has all capabilities there; the kernel allows that to the namespace's owner.
+pub fn join_with_mounts(namespace: BorrowedFd<'_>) -> io::Result<()> {
+    forget();
+    netns::enter_user(namespace)?;
+    unshare(UnshareFlags::NEWNS)
+}
+
+/// The user namespace above one that is below the calling process's own, or its own (ioctl_ns(2)). The kernel refuses
+/// one of which it cannot see the parent.
+pub fn parent(namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    related(namespace, GET_PARENT)
+}
+
+fn related(namespace: BorrowedFd<'_>, which: libc::Ioctl) -> io::Result<OwnedFd> {
+    // SAFETY: both requests take no argument and return a new descriptor or -1.
+    let fd = unsafe { libc::ioctl(namespace.as_raw_fd(), which) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made this descriptor for us (close-on-exec, see `open_related_ns` in fs/nsfs.c), so nobody
+    // else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The user namespace to which a namespace of another kind belongs (ioctl_ns(2)).
+pub fn owner_of(namespace: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    related(namespace, GET_USER_NAMESPACE)
+}
+
+/// The user who made a user namespace, as the calling process's namespace numbers users (ioctl_ns(2)).
+pub fn maker(namespace: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut uid: libc::uid_t = u32::MAX;
+    // SAFETY: NS_GET_OWNER_UID writes one uid_t to the address, which is this variable's.
+    match unsafe { libc::ioctl(namespace.as_raw_fd(), GET_OWNER_UID, &raw mut uid) } {
+        0 => Ok(uid),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The user namespace of a process, by its pid; of the calling process by `self`. The kernel opens it only to those who
+/// may trace the process (namespaces(7)).
+pub fn of_process(process: impl std::fmt::Display) -> io::Result<OwnedFd> {
+    open(process, "user")
+}
+
+/// The mount namespace of a process; the kernel opens it as above.
+pub fn mounts_of_process(process: impl std::fmt::Display) -> io::Result<OwnedFd> {
+    open(process, "mnt")
+}
+
+fn open(process: impl std::fmt::Display, kind: &str) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{process}/ns/{kind}");
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?)
+}
+
+/// Whether two descriptors are of one namespace (namespaces(7), "The /proc/pid/ns/ directory").
+pub fn is_same(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<bool> {
+    let identity =
+        |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+    Ok(identity(one.as_fd())? == identity(other.as_fd())?)
 }
 
 /// Moves the calling process, which must have one thread, to a new user namespace below its own.
@@ -218,6 +290,18 @@ mod tests {
         ] {
             assert_eq!(only(other), None, "{other:?}");
         }
+    }
+
+    #[test]
+    fn a_namespace_has_itself_and_no_visible_parent_from_inside() {
+        let own = of_process("self").unwrap();
+        let again = of_process(std::process::id()).unwrap();
+        assert!(is_same(own.as_fd(), again.as_fd()).unwrap());
+        // Of the calling process's own namespace the kernel does not show what is above.
+        assert!(parent(own.as_fd()).is_err());
+        let network = std::fs::File::open("/proc/self/ns/net").unwrap();
+        assert!(!is_same(own.as_fd(), network.as_fd()).unwrap());
+        assert!(maker(network.as_fd()).is_err());
     }
 
     #[test]

@@ -30,6 +30,27 @@ pub enum ExecError {
     /// `--user`
     #[error("--user {0:?} is not UID[:GID]")]
     User(String),
+    /// A sandbox of a user without root's rights has one user.
+    #[error(
+        "a sandbox of a user without root's rights has one user and group, {own}: leave --user out (asked for: {asked})"
+    )]
+    OtherUser {
+        /// Of the sandbox, as uid:gid.
+        own: String,
+        /// The requested ones.
+        asked: String,
+    },
+    /// The kernel lets no process of such a sandbox change its groups.
+    #[error(
+        "a sandbox of a user without root's rights keeps the groups that it has: leave --additional-gids out"
+    )]
+    PersonsGroups,
+    /// Nor does one get capabilities.
+    #[error("a sandbox of a user without root's rights has no capabilities: leave --cap out")]
+    PersonsCapabilities,
+    /// Nor has it a cgroup, if the user's systemd gave none.
+    #[error("this sandbox has no cgroup of its own: leave --cgroup out")]
+    NoCgroup,
     /// `--cgroup`
     #[error(transparent)]
     SubCgroup(#[from] super::sub_cgroup::SubCgroupError),

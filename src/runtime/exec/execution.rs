@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use oci_spec::runtime::Process;
+use oci_spec::runtime::{Process, User};
 
 use super::files::ReportFile;
 use super::sub_cgroup::{self, SubCgroup};
@@ -24,6 +24,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::filter;
 use crate::runtime::launch::{self, has_user_namespace};
 use crate::runtime::network::calls;
+use crate::runtime::own_sandbox;
 use crate::runtime::pidfd;
 use crate::runtime::state::half_made::{self, FreezerFile};
 use crate::runtime::state::record::ProcessId;
@@ -32,6 +33,7 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::deadline::Deadline;
 use crate::sys::user::JoinedUser;
+use crate::sys::user_namespace::of_process;
 
 /// What exists until the process executes its program. Dropping it ends the child first, then removes the pipe.
 pub(super) struct Execution<'a> {
@@ -148,26 +150,38 @@ impl<'a> Execution<'a> {
         Ok(Some(socket))
     }
 
-    /// The process begins in the node's user namespace; the executor joins the container's.
+    /// The process begins in the runtime's user namespace; the executor joins the container's.
     pub(super) fn open_user_namespace(
         &self,
         init: ProcessId,
-        process: &Process,
-    ) -> Result<Option<JoinedUser>, RuntimeError> {
-        if !has_user_namespace(&self.target.shadow) {
-            return Ok(None);
-        }
-        let path = format!("/proc/{}/ns/user", init.pid);
-        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
-        let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty())
-            .map_err(RuntimeError::io(format!("open {path}")))?;
+        process: &mut Process,
+    ) -> Result<JoinTargets, RuntimeError> {
+        let person = self.target.person();
+        let namespace = match (person, has_user_namespace(&self.target.shadow)) {
+            (Some(_), _) => own_sandbox::inner(init)?,
+            (None, true) => of_process(init.pid).map_err(RuntimeError::io(format!(
+                "open the user namespace of process {}",
+                init.pid
+            )))?,
+            (None, false) => return Ok(JoinTargets::default()),
+        };
         let user = process.user();
-        Ok(Some(JoinedUser {
-            namespace: fd,
+        let user = JoinedUser {
+            namespace,
             uid: user.uid(),
             gid: user.gid(),
             groups: user.additional_gids().clone().unwrap_or_default(),
-        }))
+        };
+        if person.is_some() {
+            // Until then it is root, as the init process was.
+            let mut root = User::default();
+            root.set_umask(process.user().umask());
+            process.set_user(root);
+        }
+        Ok(JoinTargets {
+            user: Some(user),
+            person,
+        })
     }
 
     /// Raises the walls in the process: the init process's walls, except for what `create` has made. It also sets the

@@ -21,7 +21,6 @@ use oci_spec::runtime::Process;
 use super::error::RuntimeError;
 use crate::audit::Actor;
 use crate::cli;
-use crate::enforce::walls::JoinTargets;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors::StandardStreams;
@@ -125,12 +124,12 @@ fn start(
     let (report, reports) = execution.make_report_pipe()?;
     // After the pipe, through which the agent's child reports errors.
     let way = execution.open_listener_way(filter.as_ref())?;
-    let user = execution.open_user_namespace(init, &process)?;
+    let joining = execution.open_user_namespace(init, &mut process)?;
     let inherited = TenantInherited {
         filter,
         way,
         report,
-        joining: JoinTargets { user },
+        joining,
         keep_newlines: streams.relayed,
         program: std::mem::take(&mut streams.program),
     };

@@ -66,9 +66,14 @@ impl Execution<'_> {
         let below = cgroup.below.as_deref();
         let born = Birthplace::existing(self.target.record.controllers()?, below)?;
         let console = streams.console.map(connect_console).transpose()?;
+        let mut namespaces = joined(&spec);
+        if self.target.person().is_some() {
+            // The spec of a sandbox without root's rights has none: the init process entered the inner one itself.
+            namespaces |= Namespaces::NETWORK;
+        }
         let tenant = TenantProcess {
             init: init.as_fd(),
-            namespaces: joined(&spec),
+            namespaces,
             cgroups: &cgroup.descriptors,
             stdio: &streams.stdio,
             console: console.as_ref().map(AsFd::as_fd),

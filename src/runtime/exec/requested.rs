@@ -1,11 +1,12 @@
 //! The process for `exec`, within the limits of the plan: from --process, or the init process's, changed by the
 //! options.
 
-use oci_spec::runtime::{Process, Spec};
+use oci_spec::runtime::Process;
 
 use super::error::ExecError;
 use super::target::ExecTarget;
 use crate::cli;
+use crate::plan::CapabilitySets;
 use crate::plan::process::{confine, to_spec};
 use crate::render::refuse;
 use crate::runtime::error::RuntimeError;
@@ -13,7 +14,7 @@ use crate::runtime::input::bundle;
 use crate::runtime::input::labels;
 use crate::runtime::input::lenient;
 use crate::runtime::launch::own_oom_score;
-use crate::runtime::state::record::Record;
+use crate::sys::user_namespace::Ids;
 
 /// The process, within the limits of the container's plan.
 pub(super) fn within_limits(
@@ -21,9 +22,13 @@ pub(super) fn within_limits(
     target: &ExecTarget,
 ) -> Result<Process, RuntimeError> {
     let record = &target.record;
-    let process = process(args, &target.shadow, record)?;
+    let person = target.person();
+    let mut process = process(args, target, person)?;
     refuse::process(&process)?;
     labels::check(&process)?;
+    if let Some(person) = person {
+        keep_to(person, args, target, &mut process)?;
+    }
     let Some(plan) = record.plan() else {
         return Ok(process);
     };
@@ -32,8 +37,46 @@ pub(super) fn within_limits(
     Ok(confined)
 }
 
+/// Refuses what no process in a sandbox of this user can have: another user, groups, capabilities.
+fn keep_to(
+    person: Ids,
+    args: &cli::Exec,
+    target: &ExecTarget,
+    process: &mut Process,
+) -> Result<(), ExecError> {
+    let user = process.user();
+    if (user.uid(), user.gid()) != (person.uid, person.gid) {
+        return Err(ExecError::OtherUser {
+            own: format!("{}:{}", person.uid, person.gid),
+            asked: format!("{}:{}", user.uid(), user.gid()),
+        });
+    }
+    if user
+        .additional_gids()
+        .iter()
+        .any(|groups| !groups.is_empty())
+    {
+        return Err(ExecError::PersonsGroups);
+    }
+    let sets = CapabilitySets::of(process.capabilities().as_ref());
+    if !args.cap.is_empty() || sets != CapabilitySets::default() {
+        return Err(ExecError::PersonsCapabilities);
+    }
+    let controllers = target.record.controllers.as_ref();
+    let has_cgroup = controllers.is_some_and(|all| !all.all().is_empty());
+    match args.cgroup.is_empty() || has_cgroup {
+        true => Ok(()),
+        false => Err(ExecError::NoCgroup),
+    }
+}
+
 /// Reads the process, or composes it.
-fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, RuntimeError> {
+fn process(
+    args: &cli::Exec,
+    target: &ExecTarget,
+    person: Option<Ids>,
+) -> Result<Process, RuntimeError> {
+    let (shadow, record) = (&target.shadow, &target.record);
     if let Some(path) = &args.process {
         return lenient::typed(bundle::read_stream(path)?, path);
     }
@@ -49,6 +92,13 @@ fn process(args: &cli::Exec, shadow: &Spec, record: &Record) -> Result<Process, 
     let mut env = process.env().clone().unwrap_or_default();
     env.extend(args.env.iter().cloned());
     process.set_env(Some(env));
+    if let Some(person) = person {
+        // The spec has the user that the init process was during the set-up.
+        let mut user = process.user().clone();
+        user.set_uid(person.uid);
+        user.set_gid(person.gid);
+        process.set_user(user);
+    }
     if let Some(user) = &args.user {
         set_user(&mut process, user)?;
     }

@@ -8,9 +8,12 @@ use crate::cli;
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::input::bundle;
+use crate::runtime::launch::has_user_namespace;
+use crate::runtime::own_sandbox;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::status;
+use crate::sys::user_namespace::Ids;
 
 /// A container that takes processes.
 pub(super) struct ExecTarget {
@@ -30,6 +33,12 @@ impl ExecTarget {
         check_state(place, &record, args)?;
         let shadow = bundle::read_json(&place.dir().join("config.json"))?;
         Ok(Self { record, shadow })
+    }
+
+    /// The user without root's rights whose sandbox it is; its processes join a user namespace that its spec does not have.
+    pub(super) fn person(&self) -> Option<Ids> {
+        let own = has_user_namespace(&self.shadow);
+        own_sandbox::person_of(&self.record).filter(|_| !own)
     }
 }
 
