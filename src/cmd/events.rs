@@ -48,7 +48,7 @@ pub fn run(global: &GlobalOptions, args: &Events) -> Result<ExitCode> {
         bail!("container with id {} is not running", args.id);
     }
     let record = Record::read(&place.dir())?;
-    let controllers = record.controllers()?;
+    let controllers = record.own_cgroup("count the use of")?;
     let event = |kind, data| Event {
         kind,
         id: &args.id,

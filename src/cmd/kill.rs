@@ -10,6 +10,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use crate::cli::{GlobalOptions, Kill};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle;
+use crate::runtime::ps;
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::signal;
 use crate::runtime::state::find;
@@ -23,8 +24,12 @@ pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
     let signal = signal::parse(&args.signal)?;
     let container = status::load(&place)?;
     if args.all {
-        if let Some(signal) = signal {
-            signal::kill_all(&container, signal)?;
+        let record = Record::read(&place.dir());
+        let without_cgroup = record.ok().filter(Record::lacks_cgroup);
+        match (signal, without_cgroup) {
+            (Some(signal), Some(record)) => signal_members(&record, signal)?,
+            (Some(signal), None) => signal::kill_all(&container, signal)?,
+            (None, _) => {}
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -51,6 +56,18 @@ pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
         thaw(&container)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Signals the processes of a container without a cgroup, which nothing can freeze meanwhile. SIGKILL to the init process
+/// ends all of them (pid_namespaces(7)).
+fn signal_members(record: &Record, signal: rustix::process::Signal) -> Result<(), RuntimeError> {
+    let init = record.init.ok_or(RuntimeError::NotRunning)?;
+    if signal == rustix::process::Signal::KILL {
+        return signal::kill_process(init);
+    }
+    let all = ps::of_pid_namespace(init).into_iter();
+    all.filter_map(ProcessId::of)
+        .try_for_each(|member| signal::send(member, signal).map(drop))
 }
 
 /// The init process: from our record, or from libcontainer's state if the record was removed.

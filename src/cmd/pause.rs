@@ -11,6 +11,7 @@ use crate::cli::{GlobalOptions, Id};
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::find;
+use crate::runtime::state::record::Record;
 use crate::runtime::status;
 
 /// How long `pause` waits for another verb.
@@ -24,6 +25,9 @@ pub fn pause(global: &GlobalOptions, args: &Id) -> Result<ExitCode> {
     let _lock = place.lock_existing_within(COURTESY)?;
     let mut container = status::load(&place)?;
     require(&container, "pause", &args.id, &[ContainerStatus::Running])?;
+    if let Ok(record) = Record::read(&place.dir()) {
+        record.own_cgroup("pause")?;
+    }
     container
         .pause()
         .map_err(RuntimeError::container("pause the container"))?;

@@ -9,6 +9,7 @@ use crate::cli::{GlobalOptions, Ps, TableFormat};
 use crate::cmd::out;
 use crate::runtime::signal;
 use crate::runtime::state::find;
+use crate::runtime::state::record::Record;
 use crate::runtime::status;
 use crate::runtime::{RuntimeError, ps};
 
@@ -16,11 +17,17 @@ use crate::runtime::{RuntimeError, ps};
 pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
     let place = find::place(global, &args.id)?;
     let container = status::load(&place)?;
-    let cgroup = signal::cgroup(&container)?;
-    let found = cgroup
-        .get_all_pids()
-        .map_err(RuntimeError::container("list the container's processes"))?;
-    let mut pids: Vec<i32> = found.into_iter().map(nix::unistd::Pid::as_raw).collect();
+    let record = Record::read(&place.dir());
+    let mut pids = match record.ok().filter(Record::lacks_cgroup) {
+        Some(record) => record.init.map(ps::of_pid_namespace).unwrap_or_default(),
+        None => {
+            let cgroup = signal::cgroup(&container)?;
+            let found = cgroup
+                .get_all_pids()
+                .map_err(RuntimeError::container("list the container's processes"))?;
+            found.into_iter().map(nix::unistd::Pid::as_raw).collect()
+        }
+    };
     pids.sort_unstable();
     pids.dedup();
     match args.format {

@@ -46,6 +46,7 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
     let _lock = place.lock_existing()?;
     let container = status::load(&place)?;
     let record = Record::read(&place.dir())?;
+    let controllers = record.own_cgroup("limit")?;
     if let Some(plan) = record.plan() {
         neutral::resources(&mut resources);
         if let Some(why) = plan.limits.refuses(&resources) {
@@ -57,7 +58,6 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
         // systemd resets limits that it does not receive, so it gets all of them. Limits without a systemd property are
         // written directly, as runc does.
         manager @ AnyCgroupManager::Systemd(_) => {
-            let controllers = record.controllers()?;
             render::leave_out_zeros(&mut resources);
             let mut repeated = resources.clone();
             limits::repeat_current(&mut repeated, &limits::current(&controllers));
@@ -72,7 +72,7 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
                 .map_err(RuntimeError::container("apply the limits"))?;
             limits::apply(&controllers, &resources)?;
         }
-        _ => limits::apply(&record.controllers()?, &resources)?,
+        _ => limits::apply(&controllers, &resources)?,
     }
     RunDir::of(&place).note(vec![events::limits_set(&resources)]);
     Ok(ExitCode::SUCCESS)

@@ -42,6 +42,11 @@ pub fn outlives_first_thread(pid: i32) -> bool {
     Stat::read(pid).is_ok_and(|stat| stat.first_has_ended() && stat.runs())
 }
 
+/// The parent of a process.
+pub fn parent(pid: i32) -> io::Result<i32> {
+    Stat::read(pid)?.field(4)
+}
+
 /// Whether this child of the caller has executed a program, also if it has ended since and was not reaped. An error if
 /// it is not known.
 pub fn has_executed(child: i32) -> io::Result<bool> {

@@ -170,6 +170,27 @@ impl Record {
         }
     }
 
+    /// Whether its processes are in no cgroup of its own: a sandbox of `wrap` without root's rights, to which the user's
+    /// systemd gave none.
+    pub fn lacks_cgroup(&self) -> bool {
+        let none = |all: &Controllers| all.all().is_empty();
+        store::is_of_ordinary_user() && self.controllers.as_ref().is_some_and(none)
+    }
+
+    /// The directories of its cgroup, for a verb that does nothing without one.
+    pub fn own_cgroup(&self, verb: &'static str) -> Result<Controllers, RuntimeError> {
+        match self.lacks_cgroup() {
+            false => self.controllers(),
+            true => Err(RuntimeError::State {
+                verb,
+                id: self.id.clone(),
+                why: "it has no cgroup of its own: without root's rights only the user's systemd gives one, on cgroup v2; start it \
+                      with sudo"
+                    .to_owned(),
+            }),
+        }
+    }
+
     /// Writes it completely or not at all.
     pub fn save(&self, dir: &Path) -> Result<(), RuntimeError> {
         let text = serde_json::to_vec(self).map_err(|e| RuntimeError::Input {
