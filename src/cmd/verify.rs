@@ -4,11 +4,14 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use super::out;
+use super::{hint_at_sudo, out};
 use crate::cli::{GlobalOptions, Verify};
 use crate::log;
+use crate::runtime::own_sandbox;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
+use crate::runtime::state::find;
+use crate::runtime::unprivileged;
 use crate::verify;
 
 /// The exit status without an answer, different from all answers.
@@ -18,16 +21,21 @@ const NO_ANSWER: u8 = 2;
 pub fn run(global: &GlobalOptions, args: &Verify) -> ExitCode {
     answer(global, args).unwrap_or_else(|error| {
         log::fatal(&error);
+        hint_at_sudo(&error);
         ExitCode::from(NO_ANSWER)
     })
 }
 
 fn answer(global: &GlobalOptions, args: &Verify) -> Result<ExitCode> {
-    if !rustix::process::geteuid().is_root() {
-        bail!(
-            "verify needs root's rights on this node: run it as root (`sudo agentbox verify`); a sandbox that `agentbox wrap` made without \
-             them cannot be entered from outside, so nobody can verify it"
-        );
+    if unprivileged::is_outside() {
+        // First of all: sealing takes a mount, for which an unprivileged user needs a namespace.
+        match &args.id {
+            Some(id) => own_sandbox::enter(global, &find::place(global, id)?)?,
+            None => {
+                unprivileged::settle();
+                unprivileged::enter(global)?;
+            }
+        }
     }
     seal::ensure(ListenFds::Forget)?;
     let report = match &args.id {

@@ -290,6 +290,14 @@ impl Warning {
         }
     }
 
+    /// Whether it is about a wall that only root's rights make.
+    pub fn lacks_roots_rights(&self) -> bool {
+        matches!(
+            self,
+            Self::NotLimited { .. } | Self::SidecarOfPerson { .. } | Self::GroupsStay { .. }
+        )
+    }
+
     /// Warnings for a caller without root's rights.
     fn without_root(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -17,6 +17,7 @@ pub mod inside;
 mod mounted;
 pub mod probe;
 pub mod probes;
+mod program;
 pub mod promise;
 pub mod report;
 mod running;

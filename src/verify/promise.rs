@@ -55,6 +55,12 @@ pub struct PromisedWalls {
     pub asks: bool,
     /// Namespaces that differ from the node's, by the kernel's name.
     pub namespaces: BTreeSet<String>,
+    /// Its processes are in a cgroup of its own.
+    #[serde(default)]
+    pub own_cgroup: bool,
+    /// The kernel refuses device nodes by the cgroup's rules.
+    #[serde(default)]
+    pub device_rules: bool,
     /// A crash starts no core program of the node.
     #[serde(default)]
     pub crashes_kept: bool,
@@ -144,6 +150,8 @@ impl PromisedWalls {
                 .map(str::to_owned)
                 .collect(),
             limits: *limits,
+            own_cgroup: true,
+            device_rules: true,
             crashes_kept: *core_bytes != 0,
             // The record has it.
             filter: None,

@@ -83,6 +83,9 @@ pub struct VerifyReport {
     subject: String,
     /// Whether a policy promised walls.
     promised: bool,
+    /// What needs root's rights, and is not enforced without them.
+    #[serde(rename = "not-enforced", skip_serializing_if = "Vec::is_empty")]
+    not_enforced: Vec<String>,
     result: ProbeVerdict,
     probes: Vec<ProbeOutcome>,
 }
@@ -94,8 +97,17 @@ impl VerifyReport {
             schema: SCHEMA,
             subject,
             promised: promise.walls.is_some(),
+            not_enforced: Vec::new(),
             result: ProbeVerdict::NotTried,
             probes: Vec::new(),
+        }
+    }
+
+    /// The same, with what is not enforced without root's rights.
+    pub fn without(self, not_enforced: Vec<String>) -> Self {
+        Self {
+            not_enforced,
+            ..self
         }
     }
 
@@ -200,6 +212,12 @@ impl VerifyReport {
         }
         text += &self.not_held();
         text += &self.not_tried();
+        if !self.not_enforced.is_empty() {
+            text += "\nnot enforced without root's rights, and not tried:\n";
+        }
+        for what in &self.not_enforced {
+            text += &format!("  {}\n", crate::text::escape(what));
+        }
         text
     }
 
@@ -367,6 +385,19 @@ mod tests {
         let report = report(&promise(), &found);
         assert!(!report.text().contains("\x1b") && !report.text().contains("\nheld"));
         assert!(!report.json().unwrap().contains('\x1b'));
+    }
+
+    /// The other walls hold: the exit status is about promises.
+    #[test]
+    fn what_needs_roots_rights_is_listed_and_not_called_held() {
+        let mut report = VerifyReport::new("a test".to_owned(), &promise())
+            .without(vec!["limits.pids: none\n".to_owned()]);
+        report.add_inside(ProbeRunner::Exec, &promise(), &all(Finding::held("x")));
+        let text = report.text();
+        let end = "\nnot enforced without root's rights, and not tried:\n  limits.pids: none\\n\n";
+        assert!(text.ends_with(end), "{text}");
+        assert!(report.json().unwrap().contains("\"not-enforced\""));
+        assert_eq!(report.exit_code(), 0);
     }
 
     #[test]

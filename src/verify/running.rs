@@ -9,17 +9,18 @@ use anyhow::{Context, Result, bail};
 use super::inside::{self, Answer};
 use super::probe::{Attempt, ContainerView, Finding, HelperProcesses};
 use super::probes;
+use super::program;
 use super::promise::{Promise, PromisedWalls};
 use super::report::{ProbeRunner, VerifyReport};
 use super::tenant::ProbePipes;
 use crate::audit::Actor;
 use crate::cli::{Exec, GlobalOptions};
 use crate::egress::tried::TriedPorts;
-use crate::enforce::program::ContainerProgram;
 use crate::runtime::RuntimeError;
 use crate::runtime::exec::{self, ExecError};
-use crate::runtime::launch::{self, Streams};
+use crate::runtime::launch::Streams;
 use crate::runtime::network::tried;
+use crate::runtime::own_sandbox;
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::find;
 use crate::runtime::state::record::{ProcessId, Record};
@@ -38,9 +39,9 @@ pub fn running(global: &GlobalOptions, id: &str) -> Result<VerifyReport> {
     refuse_debugging_node()?;
     let record =
         Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;
-    let promise = promise(&record);
+    let promise = promise(&record)?;
     let subject = format!("container {}, {}", record.id, policy(&record));
-    let mut report = VerifyReport::new(subject, &promise);
+    let mut report = VerifyReport::new(subject, &promise).without(not_enforced(&record));
     by_exec(&place, &record, &promise, &mut report)?;
     RunDir::of(&place).keep_verified(&report.json()?, report.summary());
     Ok(report)
@@ -63,17 +64,44 @@ fn check_dumpable(found: &str) -> Result<()> {
     }
 }
 
-/// The promises, and the namespaces of this process, which are the node's.
-pub(super) fn promise(record: &Record) -> Promise {
-    Promise {
-        walls: record.plan().map(|plan| PromisedWalls {
-            filter: record.filter_hash.clone(),
-            ..PromisedWalls::of(plan)
-        }),
-        node: probes::processes::of("self"),
+/// The promises, and the namespaces of the node.
+pub(super) fn promise(record: &Record) -> Result<Promise> {
+    let mut walls = record.plan().map(|plan| PromisedWalls {
+        filter: record.filter_hash.clone(),
+        ..PromisedWalls::of(plan)
+    });
+    let (person, init) = (own_sandbox::person_of(record), record.init);
+    let node = match (person, init, &mut walls) {
+        (Some(_), Some(init), Some(walls)) => {
+            walls.own_cgroup = !record.lacks_cgroup();
+            // The kernel refuses device nodes in a user namespace (mknod(2)); other probes try that.
+            walls.device_rules = false;
+            // Its own one has no rights over its mounts and its network.
+            walls.namespaces.insert("user".to_owned());
+            own_sandbox::namespaces_of_wrap(init).context("read the namespaces of `wrap`")?
+        }
+        _ => probes::processes::of("self"),
+    };
+    Ok(Promise {
+        walls,
+        node,
         inherited: Vec::new(),
         untried_network: None,
+    })
+}
+
+/// What holds only with root's rights, and so not here; in words.
+pub(super) fn not_enforced(record: &Record) -> Vec<String> {
+    if own_sandbox::person_of(record).is_none() {
+        return Vec::new();
     }
+    let warnings = record.plan().into_iter().flat_map(|plan| &plan.warnings);
+    let lacking = warnings.filter(|warning| warning.lacks_roots_rights());
+    let rules =
+        "device rules of a cgroup: the kernel refuses device nodes in a user namespace instead";
+    std::iter::once(rules.to_owned())
+        .chain(lacking.map(ToString::to_string))
+        .collect()
 }
 
 /// The policy in words.
@@ -100,7 +128,7 @@ pub(super) fn by_exec(
     let (stdio, talk) = ProbePipes::begin()?;
     let streams = Streams {
         stdio,
-        program: ContainerProgram::Own(launch::own_file()?),
+        program: program::own()?,
         ..Streams::default()
     };
     let started = exec::exec_by(Actor::Verify, place, &command(record), streams);

@@ -9,18 +9,22 @@ use anyhow::{Context, Result};
 use oci_spec::runtime::{LinuxDeviceCgroupBuilder, LinuxNamespaceType, LinuxResources, Spec};
 
 use super::inside;
+use super::program;
 use super::report::{ProbeRunner, VerifyReport};
-use super::running::{by_exec, policy, promise};
+use super::running::{by_exec, not_enforced, policy, promise};
 use super::tenant::ProbePipes;
 use crate::cli::{Create, GlobalOptions};
-use crate::enforce::program::ContainerProgram;
+use crate::plan::CapabilitySets;
+use crate::plan::process::to_spec;
 use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::{self, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
-use crate::runtime::launch::{self, RunRetention, Streams};
+use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::start;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerPaths, Lock};
+use crate::runtime::unprivileged;
+use crate::sys::user_namespace::Ids;
 use crate::wrap::leftovers::{self, NameMatch};
 
 /// The minimum of an image, and the places where probes look.
@@ -39,7 +43,7 @@ pub fn sandbox(global: &GlobalOptions) -> Result<VerifyReport> {
     let (stdio, talk) = ProbePipes::begin()?;
     let streams = Streams {
         stdio,
-        program: ContainerProgram::Own(launch::own_file()?),
+        program: program::own()?,
         leaves: RunRetention::Nothing,
         ..Streams::default()
     };
@@ -64,9 +68,9 @@ fn by_both(
 ) -> Result<VerifyReport> {
     start::start(global, place, lock, None)?;
     let record = Record::read(&place.dir())?;
-    let promise = promise(&record);
+    let promise = promise(&record)?;
     let subject = format!("a new container, {}", policy(&record));
-    let mut report = VerifyReport::new(subject, &promise);
+    let mut report = VerifyReport::new(subject, &promise).without(not_enforced(&record));
     // This container's log is not kept.
     let said = talk.hear(&promise, |_| inside::Answer::Known)?;
     said.log_noise();
@@ -138,7 +142,32 @@ fn spec(id: &str) -> Result<Spec> {
         let mut resources = LinuxResources::default();
         resources.set_devices(Some(vec![nothing]));
         linux.set_resources(Some(resources));
-        linux.set_cgroups_path(Some(PathBuf::from(format!("/agentbox-{id}"))));
+        let above = unprivileged::cgroup().unwrap_or_else(|| PathBuf::from("/"));
+        linux.set_cgroups_path(Some(above.join(format!("agentbox-{id}"))));
+    }
+    if let Some(person) = unprivileged::inside() {
+        as_wrap_does(&mut spec, person);
     }
     Ok(spec)
+}
+
+/// Leaves what a user without root's rights can make, as `wrap` does.
+fn as_wrap_does(spec: &mut Spec, person: Ids) {
+    if let Some(process) = spec.process_mut() {
+        let mut user = process.user().clone();
+        user.set_uid(person.uid);
+        user.set_gid(person.gid);
+        process.set_user(user);
+        process.set_capabilities(Some(to_spec(&CapabilitySets::default())));
+    }
+    let mut mounts = spec.mounts().clone().unwrap_or_default();
+    mounts.retain(|mount| mount.typ().as_deref() != Some("cgroup"));
+    for mount in &mut mounts {
+        // No other group is mapped.
+        let options = mount.options().iter().flatten();
+        let kept = options.filter(|option| !option.starts_with("gid="));
+        let kept = kept.cloned().collect();
+        mount.set_options(Some(kept));
+    }
+    spec.set_mounts(Some(mounts));
 }

@@ -21,7 +21,7 @@ pub const PROBES: &[Probe] = &[
         expected: "the usual devices and the node's allow.devices",
         means: "device nodes that the container finds or makes lead to devices of the node",
         remedy: "make the container again",
-        promised: |p| p.walls.is_some(),
+        promised: |p| p.has(|w| w.device_rules),
         attempt: Attempt::Read(device_rules),
     },
     Probe {
@@ -32,7 +32,7 @@ pub const PROBES: &[Probe] = &[
         expected: "those that were made for the container",
         means: "its limits and device rules do not bind its processes",
         remedy: "stop the container, and make it again",
-        promised: |p| p.walls.is_some(),
+        promised: |p| p.has(|w| w.own_cgroup),
         attempt: Attempt::Read(own_cgroup),
     },
     Probe {
