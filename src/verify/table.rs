@@ -8,8 +8,8 @@ use super::mounted::{MountedLine, RESTRICTING};
 use crate::plan::report::DENIED_IN;
 use crate::plan::trust::TRUST_IN;
 use crate::plan::{
-    BindAccess, BindMount, EphemeralContent, FilesystemPlan, KernelFileSystem, MappedIds,
-    MountKind, NamespaceType, Plan, PlannedMount, PlannedNamespace,
+    BindAccess, BindMount, EphemeralContent, EphemeralMount, FilesystemPlan, KernelFileSystem,
+    MappedIds, MountKind, NamespaceType, Plan, PlannedMount, PlannedNamespace,
 };
 use crate::policy::RootAccess;
 use crate::text::escape;
@@ -37,6 +37,14 @@ fn owned(all: &[&str]) -> Vec<String> {
 const OWN: [&str; 4] = ["ro", "nosuid", "nodev", "noexec"];
 /// The usual device nodes. In a user namespace, they are bind mounts from the node.
 const NODES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Attributes of a private directory.
+fn of_ephemeral(dir: &EphemeralMount) -> Vec<String> {
+    owned(match dir.content {
+        EphemeralContent::EmptyHome => &["nosuid", "nodev", "noexec"],
+        EphemeralContent::Empty | EphemeralContent::Image => &["nosuid", "nodev"],
+    })
+}
 
 /// The owner of a container's pid namespace.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,11 +123,7 @@ impl Expectations {
             all.add(&mount.destination, planned(mount, processes));
         }
         for dir in &files.ephemeral {
-            let wanted: &[&str] = match dir.content {
-                EphemeralContent::EmptyHome => &["nosuid", "nodev", "noexec"],
-                EphemeralContent::Empty | EphemeralContent::Image => &["nosuid", "nodev"],
-            };
-            all.add(&dir.path, ExpectedMount::Perhaps(owned(wanted)));
+            all.add(&dir.path, ExpectedMount::Perhaps(of_ephemeral(dir)));
         }
         for place in &files.replaced {
             all.add(place, ExpectedMount::Planned(owned(&OWN), &[]));
@@ -154,9 +158,18 @@ impl Expectations {
                 .iter()
                 .filter(|m| place.starts_with(&m.destination));
             let deepest = below.max_by_key(|m| m.destination.components().count());
-            let wanted = match deepest.map(|mount| planned(mount, processes)) {
-                Some(ExpectedMount::Planned(wanted, _) | ExpectedMount::Made(wanted, _)) => wanted,
-                _ => Vec::new(),
+            let over = files.ephemeral.iter().filter(|dir| {
+                let hides = |mount: &PlannedMount| dir.path.starts_with(&mount.destination);
+                place.starts_with(&dir.path) && deepest.is_none_or(hides)
+            });
+            let over = over.max_by_key(|dir| dir.path.components().count());
+            let wanted = match (over, deepest.map(|mount| planned(mount, processes))) {
+                (Some(dir), _) => of_ephemeral(dir),
+                (
+                    None,
+                    Some(ExpectedMount::Planned(wanted, _) | ExpectedMount::Made(wanted, _)),
+                ) => wanted,
+                (None, _) => Vec::new(),
             };
             self.add(place, ExpectedMount::Perhaps(wanted));
         }
@@ -323,7 +336,7 @@ fn is_trusted(plan: &Plan, line: &MountedLine, lines: &[MountedLine]) -> bool {
 mod tests {
     use super::*;
     use crate::plan::{
-        EphemeralMount, FileKind, KernelFileSystem, KernelMount, ProgramMode, SourceIdentity, Tmpfs,
+        FileKind, KernelFileSystem, KernelMount, ProgramMode, SourceIdentity, Tmpfs,
     };
 
     fn mount(destination: &str, kind: MountKind) -> PlannedMount {
@@ -429,6 +442,36 @@ mod tests {
     #[test]
     fn a_healthy_container_has_no_fault() {
         assert_eq!(faults(GOOD), [""; 0]);
+    }
+
+    /// As `wrap --policy permissive` shows a home: read-only, and a private overlay over it.
+    #[test]
+    fn a_pinned_directory_below_a_private_home_is_no_fault() {
+        let mut plan = plan();
+        let home = mount("/home/a", bind(BindAccess::ReadOnly));
+        plan.filesystem.mounts.push(home);
+        plan.filesystem.ephemeral.push(EphemeralMount {
+            path: "/home/a".into(),
+            content: EphemeralContent::Image,
+        });
+        plan.filesystem.pinned.insert("/home/a/.local".into());
+        let shown = "\
+160 117 0:41 /home/a /home/a ro,nosuid,nodev,relatime - ext4 /dev/vda rw
+161 160 0:79 / /home/a rw,nosuid,nodev,relatime - overlay agentbox rw
+";
+        let pinned =
+            "162 161 0:79 /.local /home/a/.local rw,nosuid,nodev,relatime - overlay agentbox rw\n";
+        let faults = |more: &str| {
+            let lines = MountedLine::parse(&format!("{GOOD}{more}")).unwrap();
+            compare(&plan, &lines, &MountedLine::parse(NODE).unwrap())
+        };
+        assert_eq!(faults(&format!("{shown}{pinned}")), [""; 0]);
+        assert_eq!(faults(shown), [""; 0]);
+        let set_id = pinned.replace("nosuid,", "");
+        assert_eq!(faults(&format!("{shown}{set_id}")).len(), 1);
+        // The home itself is read-only below the overlay.
+        let written = shown.replace("/home/a ro", "/home/a rw");
+        assert_ne!(faults(&written), [""; 0]);
     }
 
     #[test]

@@ -42,7 +42,8 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
         .filesystem
         .mounts
         .iter()
-        .filter(|mount| !mount.is_private())
+        // Under an overlay of the container's own the file cannot be opened.
+        .filter(|mount| !mount.is_private() && !is_under_private(plan, &mount.destination))
         .filter_map(|mount| Some((&mount.destination, mount.bind()?)))
         .collect();
     let mut findings = Vec::new();
@@ -70,6 +71,12 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
     }
     let held = format!("{} mounts, those of {against}", lines.len());
     Ok(Finding::of_all(findings, held))
+}
+
+/// Whether a private directory lies over the whole mount, as over a home that `wrap` shows.
+fn is_under_private(plan: &Plan, place: &Path) -> bool {
+    let mut private = plan.filesystem.ephemeral.iter();
+    private.any(|dir| dir.path == place)
 }
 
 fn lines(path: &Path) -> Result<Vec<MountedLine>, String> {
