@@ -116,12 +116,15 @@ pub fn enter(global: &GlobalOptions, place: &ContainerPaths) -> Result<(), Runti
     let Some(caller) = unprivileged::person().filter(|_| unprivileged::is_outside()) else {
         return Ok(());
     };
+    // Until `start` lets go of it, the init process is in the outer namespace.
+    let lock = place.lock_existing()?;
     let unknown = |error: RuntimeError| error.unknown_if_absent(place.id.as_str());
     let record = Record::read(&place.dir()).map_err(unknown)?;
     let init = record.init.ok_or(RuntimeError::NotRunning)?;
     let namespaces = SandboxNamespaces::of(init)?;
     namespaces.check_maker(caller.uid)?;
     refuse_groups(init)?;
+    drop(lock);
     if record.controllers()?.unified().is_some() {
         // From another cgroup of the user's the kernel lets a process move to the sandbox's, and from a login session's not.
         unprivileged::settle();
