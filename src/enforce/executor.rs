@@ -35,7 +35,6 @@ use super::hidden::{self, PromisedMounts};
 use super::hooks::{HookMoment, PreparedHooks};
 use super::leader::Leader;
 use super::owner::{GroupsOutcome, Ruler};
-use super::program::UserGroups;
 use super::report::FailureReport;
 use super::rootfs::EarlySysfs;
 use super::walls::{
@@ -53,7 +52,6 @@ use crate::policy::ScratchOn;
 use crate::scratch::handover::{self, DiskAnswer};
 use crate::sidecar::SidecarError;
 use crate::sidecar::protocol::request_namespace;
-use crate::sys::user_namespace::Ids;
 
 /// How long the sidecar may take to answer at `start`; it answers in microseconds.
 const HANDOVER_WITHIN: Duration = Duration::from_secs(10);
@@ -82,14 +80,6 @@ impl PolicyWalls {
         Validation::find_program(spec, groups, &self.common)
     }
 
-    /// The user that the process becomes, if its caller has no root's rights.
-    fn person(&self) -> Option<Ids> {
-        match &self.role {
-            Role::Init(work) => work.person(),
-            Role::Tenant(work) => work.joining.person,
-        }
-    }
-
     /// `exec`: the walls that confine the process, in the order in which each can still be raised.
     fn raise(&self, spec: &Spec, groups: GroupsOutcome) -> Result<(), EnforceError> {
         match &self.role {
@@ -111,12 +101,7 @@ impl PolicyWalls {
             }
             work.process.die_with_parent()?;
         }
-        let groups = match self.person() {
-            Some(_) => UserGroups::One,
-            None => UserGroups::Several,
-        };
-        // This program gives a borrowed group back itself.
-        self.common.program.hide_from_tracers(groups)?;
+        self.common.program.hide_from_tracers(self.person())?;
         privileges::hide_from_tracers()?;
         verify::hidden_from_tracers()?;
         // Before the filter, which may deny the calls for it.

@@ -12,6 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{EnforceError, privileges, verify};
+use crate::sys::user_namespace::Ids;
 
 /// Why a program cannot be executed, in runc's words.
 #[derive(Debug, thiserror::Error)]
@@ -150,16 +151,16 @@ impl ContainerProgram {
         }
     }
 
-    /// Keeps the container's processes from tracing this program after execve(2), if it is this one: by a borrowed group, or
-    /// by a file that its user may not read, where the user namespace has one group. The capabilities to read it
-    /// anyway are dropped, and read back, after this.
-    pub(super) fn hide_from_tracers(&self, groups: UserGroups) -> Result<(), EnforceError> {
+    /// Keeps the container's processes from tracing this program after execve(2), if it is this one: by a borrowed group,
+    /// which it gives back itself, or by a file that its user may not read. A user without root's rights has one group
+    /// there; the capabilities to read the file anyway are dropped, and read back, after this.
+    pub(super) fn hide_from_tracers(&self, person: Option<Ids>) -> Result<(), EnforceError> {
         let Self::Own(file) = self else {
             return Ok(());
         };
-        match groups {
-            UserGroups::Several => privileges::borrow_group(),
-            UserGroups::One => verify::unreadable(file.as_fd()),
+        match person {
+            None => privileges::borrow_group(),
+            Some(_) => verify::unreadable(file.as_fd()),
         }
     }
 
@@ -170,15 +171,6 @@ impl ContainerProgram {
             Self::Own(descriptor) => execute(file, args, env, ExecveFile::Descriptor(descriptor)),
         }
     }
-}
-
-/// How many groups a process's user namespace has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum UserGroups {
-    /// The user's, who has no root's rights.
-    One,
-    /// More.
-    Several,
 }
 
 /// How execve(2) gets the file.

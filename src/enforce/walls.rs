@@ -55,6 +55,16 @@ pub struct PolicyWalls {
     pub role: Role<InitWork, TenantWork>,
 }
 
+impl PolicyWalls {
+    /// The user that the process becomes, if its caller has no root's rights.
+    pub(super) fn person(&self) -> Option<Ids> {
+        match &self.role {
+            Role::Init(work) => work.person(),
+            Role::Tenant(work) => work.joining.person,
+        }
+    }
+}
+
 /// Init process or exec process.
 pub enum Role<Init, Tenant> {
     /// The container's init process.
