@@ -9,6 +9,7 @@ mod ask;
 mod caches;
 mod connect;
 mod doctor;
+mod entered;
 mod first;
 mod forged;
 mod keys;
