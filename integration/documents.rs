@@ -273,6 +273,19 @@ fn the_book_has_every_page_once() {
 }
 
 #[test]
+fn every_page_says_at_its_top_for_whom_it_is() {
+    for page in files("docs", &["md"]) {
+        if page.ends_with("SUMMARY.md") {
+            continue;
+        }
+        let text = read(&page);
+        let top: Vec<&str> = text.lines().filter(|l| !l.is_empty()).take(2).collect();
+        let says = top.get(1).is_some_and(|line| line.starts_with("For "));
+        assert!(top[0].starts_with("# ") && says, "{}", page.display());
+    }
+}
+
+#[test]
 fn the_pages_stay_short() {
     let words = |path: &Path| read(path).split_whitespace().count();
     let readme = root().join("README.md");
