@@ -1,5 +1,5 @@
-//! The log that engines read: one line per event, in runc's (logrus') two formats. A user at a terminal gets a
-//! sentence.
+//! The log that engines read: one line per event, in runc's (logrus') two formats. A user gets a sentence: at a terminal,
+//! and of the verbs that no engine calls.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
 //! that it passes. Without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors
@@ -41,25 +41,27 @@ pub enum LogFormat {
 enum LogReader {
     /// An engine, or a file.
     Engine(LogFormat),
-    /// A user at a terminal.
+    /// A user.
     Person,
 }
 
 impl LogReader {
-    /// A user reads standard error on a terminal, unless the caller requests a format.
-    fn of(file: Option<&Mutex<File>>, asked: Option<LogFormat>, stderr: Stderr) -> Self {
+    /// A user reads standard error on a terminal and of a verb for users, unless the caller requests a format.
+    fn of(file: Option<&Mutex<File>>, asked: Option<LogFormat>, stderr: ErrorReader) -> Self {
         match (file, asked, stderr) {
-            (None, None, Stderr::Terminal) => Self::Person,
+            (None, None, ErrorReader::User) => Self::Person,
             (_, asked, _) => Self::Engine(asked.unwrap_or(LogFormat::Text)),
         }
     }
 }
 
-/// The target of standard error.
+/// Who reads standard error, as far as can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stderr {
-    Terminal,
-    Other,
+pub enum ErrorReader {
+    /// A user: at a terminal, or of a verb that no engine calls.
+    User,
+    /// An engine, which parses runc's form.
+    Engine,
 }
 
 /// Which lines are logged.
@@ -101,6 +103,7 @@ pub fn init(
     path: Option<&Path>,
     form: Option<LogFormat>,
     verbosity: Verbosity,
+    reader: ErrorReader,
 ) -> anyhow::Result<()> {
     let file = match path {
         Some(path) => {
@@ -113,8 +116,8 @@ pub fn init(
         None => None,
     };
     let stderr = match std::io::stderr().is_terminal() {
-        true => Stderr::Terminal,
-        false => Stderr::Other,
+        true => ErrorReader::User,
+        false => reader,
     };
     let logger = LOGGER.get_or_init(|| Logger {
         form: LogReader::of(file.as_ref(), form, stderr),
@@ -288,17 +291,17 @@ mod tests {
         let said = line(LogReader::Person, Level::Warn, "w", "-");
         assert_eq!(said, "agentbox: warning: w\n");
         assert_eq!(
-            LogReader::of(None, None, Stderr::Terminal),
+            LogReader::of(None, None, ErrorReader::User),
             LogReader::Person
         );
         let text = LogReader::Engine(LogFormat::Text);
-        assert_eq!(LogReader::of(None, None, Stderr::Other), text);
+        assert_eq!(LogReader::of(None, None, ErrorReader::Engine), text);
         assert_eq!(
-            LogReader::of(None, Some(LogFormat::Text), Stderr::Terminal),
+            LogReader::of(None, Some(LogFormat::Text), ErrorReader::User),
             text
         );
         let file = Mutex::new(File::open("/dev/null").unwrap());
-        assert_eq!(LogReader::of(Some(&file), None, Stderr::Terminal), text);
+        assert_eq!(LogReader::of(Some(&file), None, ErrorReader::User), text);
     }
 
     #[test]

@@ -58,7 +58,8 @@ fn main() -> ExitCode {
         false => log::Verbosity::Warnings,
     };
     let global = &cli.global;
-    if let Err(error) = log::init(global.log.as_deref(), global.log_format, verbosity) {
+    let reader = cli.error_reader();
+    if let Err(error) = log::init(global.log.as_deref(), global.log_format, verbosity, reader) {
         log::complain(&format!("agentbox: {error:#}"));
         return ExitCode::FAILURE;
     }

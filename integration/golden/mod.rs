@@ -22,7 +22,7 @@ use std::fmt::Write;
 
 use agentbox::plan::{DecidedPlan, HostFacts, PlanError, plan, process};
 use agentbox::policy::{ResolvedPolicy, Selection};
-use agentbox::render::explain::{self, ExplainedContainer, FullPlan};
+use agentbox::render::explain::{self, ExplainedContainer, FullPlan, PageLength};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::Spec;
@@ -224,7 +224,10 @@ fn explanation(
         decided: Some(decided.clone()),
         filter,
     };
-    explain::text(&subject).lines().map(str::to_owned).collect()
+    explain::text(&subject, PageLength::All)
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The choice of a bundle itself.

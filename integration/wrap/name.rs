@@ -93,17 +93,19 @@ fn wrap_name_is_how_other_verbs_find_it_and_nobody_elses() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn wrap_says_at_a_terminal_that_no_limit_holds_without_root() {
+fn wrap_says_once_at_a_terminal_that_no_limit_holds_without_root() {
     let _docker = Docker::connect();
     let person = Account::new();
     let mut shell = Shell::new(&person.project);
     let wrap = format!("{} {} wrap", person.typed(), program());
     let line = "no limit of memory, processors or processes holds here";
     for (command, said) in [
-        (format!("{wrap} -- echo ran"), 1),
         (format!("{wrap} --quiet -- echo ran"), 0),
         (format!("{wrap} -- echo ran 2>/dev/null"), 0),
         (format!("{wrap} -- echo ran 2>&1 | cat"), 0),
+        (format!("{wrap} -- echo ran"), 1),
+        // Once is enough.
+        (format!("{wrap} -- echo ran"), 0),
         // The control: root has limits.
         (format!("{} wrap -- echo ran", program()), 0),
     ] {

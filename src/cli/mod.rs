@@ -11,7 +11,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::engines::root::DEFAULT_ROOT;
-use crate::log::LogFormat;
+use crate::log::{ErrorReader, LogFormat};
 
 mod container;
 mod help;
@@ -175,6 +175,53 @@ pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
         Ok(Some("policy" | "verify" | "doctor")) => 2,
         Ok(Some("wrap")) => OWN_FAILURE,
         Ok(_) | Err(_) => 1,
+    }
+}
+
+impl Cli {
+    /// Who reads standard error in a pipe: engines read that of runc's verbs.
+    pub fn error_reader(&self) -> ErrorReader {
+        match &self.verb {
+            Some(
+                Verb::Create(_)
+                | Verb::Start(_)
+                | Verb::Run(_)
+                | Verb::Exec(_)
+                | Verb::Kill(_)
+                | Verb::Delete(_)
+                | Verb::State(_)
+                | Verb::List(_)
+                | Verb::Ps(_)
+                | Verb::Pause(_)
+                | Verb::Resume(_)
+                | Verb::Update(_)
+                | Verb::Events(_)
+                | Verb::Checkpoint(_)
+                | Verb::Restore(_)
+                | Verb::Features
+                | Verb::Spec(_),
+            ) => ErrorReader::Engine,
+            None
+            | Some(
+                Verb::Explain(_)
+                | Verb::Policy(_)
+                | Verb::Network(_)
+                | Verb::Audit(_)
+                | Verb::Suggest(_)
+                | Verb::Receipt(_)
+                | Verb::Key
+                | Verb::Approvals(_)
+                | Verb::Approve(_)
+                | Verb::Deny(_)
+                | Verb::Extend(_)
+                | Verb::Verify(_)
+                | Verb::Doctor(_)
+                | Verb::Install(_)
+                | Verb::Uninstall(_)
+                | Verb::Trust(_)
+                | Verb::Wrap(_),
+            ) => ErrorReader::User,
+        }
     }
 }
 

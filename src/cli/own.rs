@@ -17,6 +17,9 @@ pub struct Explain {
     /// Print the plan as JSON
     #[arg(long)]
     pub json: bool,
+    /// Print every mount, and the origin of each value
+    #[arg(long, conflicts_with = "json")]
+    pub all: bool,
     /// Explain `wrap` under this policy
     #[arg(long, value_name = "NAME", conflicts_with_all = ["bundle", "id"])]
     pub policy: Option<String>,
@@ -360,7 +363,7 @@ pub struct Wrap {
     /// Make this path look empty, also in the workspace, repeatable
     #[arg(long, value_name = "PATH")]
     pub hide: Vec<PathBuf>,
-    /// Print no progress, and do not list denied hosts at exit
+    /// Print no progress and no notices; denials are listed at exit
     #[arg(long, short)]
     pub quiet: bool,
     /// Hide package caches [default: readable, writes are discarded]
@@ -390,6 +393,9 @@ pub struct Wrap {
     /// Print the walls, as `explain` does, and exit
     #[arg(long)]
     pub dry_run: bool,
+    /// With --dry-run: print every mount, and the origin of each value
+    #[arg(long, requires = "dry_run")]
+    pub all: bool,
     /// How to confine the command [default: from the settings, else namespaces]
     #[arg(long, value_enum)]
     pub walls: Option<Walls>,

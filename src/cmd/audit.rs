@@ -8,13 +8,14 @@ use anyhow::{Context as _, Result, bail};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::events::duration;
-use super::out::{self, Reader};
+use super::out::{self, Reader, TableFit};
 use crate::audit::report::{self, RunHeader};
 use crate::audit::{
     Event, EventDetail, LifeState, LogLine, LoggedCommand, Verdict, markdown, ocsf, schema, words,
 };
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, FoundRun, Logs};
+use crate::text::escape;
 use crate::wrap::leftovers;
 
 /// Most runs in the list.
@@ -137,30 +138,53 @@ fn files(found: &FoundRun) -> Option<String> {
 
 /// Whether the container runs, or how it ended.
 fn state(lines: &[&LogLine], found: &FoundRun) -> String {
+    let (state, exit) = life(lines, found);
+    let exit = exit.map(|exit| format!(", exit status {exit}"));
+    let exit = exit.unwrap_or_default();
+    let gone = match found.is_there() || state == Some(LifeState::Deleted) {
+        true => "",
+        false => ", and gone without a delete",
+    };
+    format!("{}{gone}{exit}", state_word(state))
+}
+
+/// The same in few letters.
+fn short_state(lines: &[&LogLine], found: &FoundRun) -> String {
+    let (state, exit) = life(lines, found);
+    match (state, exit) {
+        (Some(LifeState::Ended | LifeState::Deleted), Some(exit)) => format!("exit {exit}"),
+        (Some(LifeState::Deleted), None) => state_word(state).to_owned(),
+        _ if !found.is_there() => "lost".to_owned(),
+        _ => state_word(state).to_owned(),
+    }
+}
+
+fn state_word(state: Option<LifeState>) -> &'static str {
+    match state {
+        None | Some(LifeState::Signalled) => "unknown, its log has no line",
+        Some(LifeState::Created) => "created",
+        Some(LifeState::Started | LifeState::Resumed) => "running",
+        Some(LifeState::Paused) => "paused",
+        Some(LifeState::Ended) => "ended",
+        Some(LifeState::Deleted) => "deleted",
+    }
+}
+
+/// The last state in the log, and the last exit status.
+fn life(lines: &[&LogLine], found: &FoundRun) -> (Option<LifeState>, Option<i32>) {
     let lives = lines.iter().filter_map(|line| match &line.event.what {
         EventDetail::Container { state, exit, .. } if line.context.container == found.id => {
             Some((*state, *exit))
         }
         _ => None,
     });
-    let (mut state, mut exit) = ("unknown, its log has no line", None);
-    for (new, status) in lives {
-        exit = status.or(exit);
-        state = match new {
-            LifeState::Created => "created",
-            LifeState::Started | LifeState::Resumed => "running",
-            LifeState::Paused => "paused",
-            LifeState::Ended => "ended",
-            LifeState::Deleted => "deleted",
+    lives.fold((None, None), |(state, exit), (new, status)| {
+        let state = match new {
             LifeState::Signalled => state,
+            _ => Some(new),
         };
-    }
-    let gone = match (found.is_there(), state) {
-        (false, "deleted") | (true, _) => "",
-        (false, _) => ", and gone without a delete",
-    };
-    let exit = exit.map(|exit| format!(", exit status {exit}"));
-    format!("{state}{}{gone}", exit.unwrap_or_default())
+        (state, status.or(exit))
+    })
 }
 
 /// Prints new lines until the container is deleted.
@@ -208,10 +232,7 @@ fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     }
     let runs = read::all()?;
     let mut code = ExitCode::SUCCESS;
-    let mut table = format!(
-        "{:20} {:12} {:24} {:12} {:>8} {:>8}  {}\n",
-        "STARTED", "ID", "NAME", "POLICY", "DENIED", "ALLOWED", "STATE"
-    );
+    let mut rows = Vec::new();
     for run in runs.iter().take(LATEST) {
         let found = FoundRun::of(run)?;
         let logs = found.logs()?;
@@ -225,36 +246,91 @@ fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
         if !logs.faults().is_empty() {
             code = verdict(&found, &logs);
         }
-        table += &row(&found, &logs, &lines);
+        rows.push(row(&found, &logs, &lines));
     }
     if !is_of_lines {
-        out::text(&table)?;
+        let fit = TableFit {
+            width: out::terminal_width(),
+            expendable: &EXPENDABLE,
+        };
+        out::text(&out::columns(COLUMNS, rows, &fit))?;
     }
     Ok(code)
 }
 
-fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> String {
+const COLUMNS: [&str; 10] = [
+    "STARTED",
+    "ID",
+    "STATE",
+    "TOOK",
+    "DENIED",
+    "ALLOWED",
+    "POLICY",
+    "NAME",
+    "DIRECTORY",
+    "COMMAND",
+];
+
+/// On a narrow terminal ALLOWED goes first, then POLICY, NAME, TOOK, DIRECTORY.
+const EXPENDABLE: [usize; 5] = [5, 6, 7, 3, 8];
+
+fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> [String; 10] {
     let subject = subject(found, logs);
     let context = &subject.context;
     let count = |verdict| -> u64 {
         let counted = lines.iter().filter(|line| line.event.verdict == verdict);
         counted.map(|line| line.event.times()).sum()
     };
-    let id: String = found.id.chars().take(12).collect();
     let parts = [&context.namespace, &context.pod, &context.name];
     let name: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
-    let name = match name.is_empty() {
+    let or_none = |text: String| match text.is_empty() {
         true => "-".to_owned(),
-        false => name.join("/"),
+        false => text,
     };
-    format!(
-        "{:20} {id:12} {name:24} {:12} {:>8} {:>8}  {}\n",
-        subject.started.chars().take(20).collect::<String>(),
-        context.policy.as_deref().unwrap_or("-"),
-        count(Verdict::Denied),
-        count(Verdict::Allowed),
-        subject.state
-    )
+    [
+        subject.started.chars().take(20).collect(),
+        found.id.chars().take(12).collect(),
+        short_state(&logs.lines(), found),
+        took(&logs.lines(), found).unwrap_or_else(|| "-".to_owned()),
+        count(Verdict::Denied).to_string(),
+        count(Verdict::Allowed).to_string(),
+        or_none(context.policy.clone().unwrap_or_default()),
+        or_none(name.join("/")),
+        or_none(workspace(found).unwrap_or_default()),
+        or_none(logs.command().map(LoggedCommand::words).unwrap_or_default()),
+    ]
+}
+
+/// Where its workspace is on the node.
+fn workspace(found: &FoundRun) -> Option<String> {
+    let record = found.run.record().ok()?;
+    let source = record.plan()?.filesystem.workspace_source()?.to_owned();
+    Some(escape(&source.to_string_lossy()))
+}
+
+/// How long it ran, from its first line to the end of its first process.
+fn took(lines: &[&LogLine], found: &FoundRun) -> Option<String> {
+    let lives = lines
+        .iter()
+        .filter(|line| line.context.container == found.id);
+    let at = |wanted: &[LifeState]| {
+        let mut lines = lives.clone();
+        lines.find_map(|line| match &line.event.what {
+            EventDetail::Container { state, .. } if wanted.contains(state) => {
+                DateTime::parse_from_rfc3339(&line.time).ok()
+            }
+            _ => None,
+        })
+    };
+    let begun = at(&[LifeState::Created, LifeState::Started])?;
+    let ended = at(&[LifeState::Ended, LifeState::Deleted])?;
+    let millis = (ended - begun).num_milliseconds().max(0);
+    Some(match millis {
+        0..10_000 => format!("{}.{} s", millis / 1000, millis % 1000 / 100),
+        10_000..600_000 => format!("{} s", millis / 1000),
+        600_000..36_000_000 => format!("{} min", millis / 60_000),
+        _ => format!("{} h", millis / 3_600_000),
+    })
 }
 
 /// Which lines to print.

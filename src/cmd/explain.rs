@@ -9,7 +9,7 @@ use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
 use crate::plan::time::TimeLeft;
 use crate::plan::wrap_plan::WrapPlan;
-use crate::render::explain::{self, ExplainedContainer};
+use crate::render::explain::{self, ExplainedContainer, PageLength};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::clock;
@@ -106,7 +106,11 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
     if args.json {
         out::json(&subject)?;
     } else {
-        out::text(&explain::text(&subject))?;
+        let length = match args.all {
+            true => PageLength::All,
+            false => PageLength::Screen,
+        };
+        out::text(&explain::text(&subject, length))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::{GlobalOptions, List, TableFormat};
-use crate::cmd::out;
+use crate::cmd::out::{self, TableFit};
 use crate::cmd::state::State;
 use crate::policy::NetworkMode;
 use crate::render::identity::ContainerIdentity;
@@ -71,8 +71,12 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
         (false, TableFormat::Json) => {
             crate::text::escape_json(&serde_json::to_string(&lines)?) + "\n"
         }
-        (false, TableFormat::Table) if args.all => columns(&lines, &fenced_cells, FENCED),
-        (false, TableFormat::Table) => columns(&lines, &state_cells, STATE),
+        (false, TableFormat::Table) if args.all => {
+            out::columns(FENCED, lines.iter().map(fenced_cells), &TableFit::default())
+        }
+        (false, TableFormat::Table) => {
+            out::columns(STATE, lines.iter().map(state_cells), &TableFit::default())
+        }
     };
     out::text(&text)?;
     Ok(ExitCode::SUCCESS)
@@ -157,29 +161,4 @@ fn fenced_cells(line: &Line) -> [String; 8] {
         refused.unwrap_or_else(|| "-".to_owned()),
         not_granted.unwrap_or_else(|| "-".to_owned()),
     ]
-}
-
-/// A table whose columns are as wide as their content.
-fn columns<const N: usize>(
-    lines: &[Line],
-    cells: &dyn Fn(&Line) -> [String; N],
-    head: [&str; N],
-) -> String {
-    let mut rows = vec![head.map(str::to_owned)];
-    rows.extend(lines.iter().map(cells));
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..N).map(width).collect();
-    let mut table = String::new();
-    for row in &rows {
-        let padded = row.iter().zip(&widths);
-        let cells: Vec<String> = padded
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        table += cells.join("   ").trim_end();
-        table.push('\n');
-    }
-    table
 }

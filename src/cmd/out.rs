@@ -31,6 +31,76 @@ pub fn json(value: &impl serde::Serialize) -> Result<Reader> {
     )?))
 }
 
+/// The columns of the terminal on standard output, if it is one.
+pub fn terminal_width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
+/// How a table that is wider than a terminal is made to fit.
+#[derive(Debug, Default)]
+pub struct TableFit {
+    /// The terminal's columns; `None`: any width fits.
+    pub width: Option<usize>,
+    /// The columns of the table that are left out, in this order, while the last one has no room.
+    pub expendable: &'static [usize],
+}
+
+/// The narrowest last column, in characters: about a program and its first argument.
+const LEAST_LAST: usize = 20;
+
+/// A table whose columns are as wide as their content.
+pub fn columns<const N: usize>(
+    head: [&str; N],
+    lines: impl IntoIterator<Item = [String; N]>,
+    fit: &TableFit,
+) -> String {
+    let mut rows = vec![head.map(str::to_owned)];
+    rows.extend(lines);
+    let width = |column: &usize| {
+        let cells = rows.iter().map(|row| row[*column].chars().count());
+        cells.max().unwrap_or(0)
+    };
+    let mut shown: Vec<usize> = (0..N).collect();
+    let room = |shown: &[usize]| {
+        let before = &shown[..shown.len() - 1];
+        let used: usize = before.iter().map(|column| width(column) + GAP.len()).sum();
+        fit.width.map(|all| all.saturating_sub(used))
+    };
+    for column in fit.expendable {
+        let least = LEAST_LAST.min(width(&(N - 1)));
+        if room(&shown).is_none_or(|room| room >= least) {
+            break;
+        }
+        shown.retain(|one| one != column);
+    }
+    let room = room(&shown).map(|room| room.max(1));
+    let cell = |row: &[String; N], column: &usize| match (*column == N - 1, room) {
+        (true, Some(room)) => shortened(&row[*column], room),
+        (true, None) => row[*column].clone(),
+        (false, _) => format!("{:<1$}", row[*column], width(column)),
+    };
+    let mut table = String::new();
+    for row in &rows {
+        let cells: Vec<String> = shown.iter().map(|column| cell(row, column)).collect();
+        table += cells.join(GAP).trim_end();
+        table.push('\n');
+    }
+    table
+}
+
+/// Between two columns.
+const GAP: &str = "   ";
+
+/// The beginning of a text, with dots if that is not all.
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(most.saturating_sub(3)).collect();
+    kept + &"..."[..most.min(3)]
+}
+
 fn write_to(out: &mut impl Write, text: &str) -> Result<Reader> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
@@ -43,6 +113,24 @@ fn write_to(out: &mut impl Write, text: &str) -> Result<Reader> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_gives_up_columns_before_its_last_one() {
+        let rows = || [["a", "bbbb", "a command that is long"].map(str::to_owned)];
+        let table = |width, expendable| {
+            columns(["A", "B", "LAST"], rows(), &TableFit { width, expendable })
+        };
+        let whole = "A   B      LAST\na   bbbb   a command that is long\n";
+        assert_eq!(table(None, &[1]), whole);
+        assert_eq!(table(Some(33), &[1]), whole);
+        let cut = "A   B      LAST\na   bbbb   a command that is...\n";
+        assert_eq!(table(Some(31), &[1]), cut);
+        let fewer = "A   LAST\na   a command that is long\n";
+        assert_eq!(table(Some(30), &[1]), fewer);
+        let narrow = "A   B      LAST\na   bbbb   a ...\n";
+        assert_eq!(table(Some(16), &[]), narrow);
+        assert_eq!(table(Some(3), &[]), "A   B      .\na   bbbb   .\n");
+    }
 
     struct Fails(ErrorKind);
 

@@ -9,7 +9,7 @@ use super::{exit_code, explain, out};
 use crate::cli::{GlobalOptions, Walls, Wrap};
 use crate::log::progress;
 use crate::policy::PolicyError;
-use crate::render::explain as page;
+use crate::render::explain::{self as page, PageLength};
 use crate::runtime::RuntimeError;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -56,7 +56,11 @@ fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
     if args.dry_run {
         let explained = wrap::decide(global, &wanted)?;
         let subject = explain::of_bundle("wrap with these options".to_owned(), explained);
-        out::text(&page::text(&subject))?;
+        let length = match args.all {
+            true => PageLength::All,
+            false => PageLength::Screen,
+        };
+        out::text(&page::text(&subject, length))?;
         return Ok(ExitCode::SUCCESS);
     }
     let ended = wrap::run(global, &wanted)?;

@@ -9,6 +9,7 @@ use super::facts::VisibleFile;
 use super::git::Exclude;
 use super::mount::{BindAccess, MountKind, OmittedMount, PlannedMount};
 use super::protect::{GuardedMount, ProtectedPath};
+use super::reason::MountReason;
 use super::text;
 use crate::kernel::paths::is_outside;
 use crate::policy::{RootAccess, ScratchOn};
@@ -123,6 +124,13 @@ impl FilesystemPlan {
             words += "; the image is read-only";
         }
         words + "; a write that failed has no line"
+    }
+
+    /// The workspace, on the node.
+    pub fn workspace_source(&self) -> Option<&Path> {
+        let mut mounts = self.mounts.iter();
+        let workspace = mounts.find(|mount| mount.why == MountReason::Workspace)?;
+        Some(workspace.source())
     }
 
     /// Whether a path is in or below something that the init process mounts itself.

@@ -186,6 +186,16 @@ pub enum Origin {
     Update,
 }
 
+impl Origin {
+    /// Whether these are the words for the origin of a built-in policy's value: records keep origins as words.
+    pub fn is_builtins(words: &str) -> bool {
+        let mut names = super::BUILTIN
+            .iter()
+            .filter_map(|(name, _)| name.parse().ok());
+        names.any(|name| Self::Builtin(name).to_string() == words)
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -10,7 +10,8 @@ use super::explain;
 use super::spec::{SpecPaths, confined, normalise, unconfined};
 use crate::plan::time::TimeLeft;
 use crate::plan::{
-    BundleFacts, DecidedPlan, HostFacts, MountKind, Plan, PlannedMount, Tmpfs, plan,
+    BindAccess, BindMount, BundleFacts, DecidedPlan, FileKind, HostFacts, MappedIds, MountKind,
+    Plan, PlannedMount, ProgramMode, SourceIdentity, Tmpfs, plan,
 };
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
@@ -305,17 +306,20 @@ fn an_explanation_is_plain_text_whatever_a_path_is_called() {
         }),
         why: format!("nobody writes it: {TREACHEROUS}").into(),
     });
-    let text = explain::text(&explain::ExplainedContainer {
-        landlock: None,
-        left: TimeLeft::default(),
-        now: None,
-        settings: Vec::new(),
-        name: format!("bundle {TREACHEROUS}"),
-        identity: None,
-        chosen_by: "--policy".to_owned(),
-        decided: Some(decided),
-        filter: None,
-    });
+    let text = explain::text(
+        &explain::ExplainedContainer {
+            landlock: None,
+            left: TimeLeft::default(),
+            now: None,
+            settings: Vec::new(),
+            name: format!("bundle {TREACHEROUS}"),
+            identity: None,
+            chosen_by: "--policy".to_owned(),
+            decided: Some(decided),
+            filter: None,
+        },
+        explain::PageLength::Screen,
+    );
     assert_eq!(text.matches("nobody writes it").count(), 1);
     assert!(
         !text.contains("\n  /work") && !text.contains('\u{1b}'),
@@ -332,17 +336,20 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         network.mode = crate::policy::NetworkMode::Allowlist;
         network.rules.allow = [rule.parse().unwrap()].into();
         network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-        explain::text(&explain::ExplainedContainer {
-            landlock: None,
-            left: TimeLeft::default(),
-            now: None,
-            settings: Vec::new(),
-            name: "x".to_owned(),
-            identity: None,
-            chosen_by: "--policy".to_owned(),
-            decided: Some(decided),
-            filter: None,
-        })
+        explain::text(
+            &explain::ExplainedContainer {
+                landlock: None,
+                left: TimeLeft::default(),
+                now: None,
+                settings: Vec::new(),
+                name: "x".to_owned(),
+                identity: None,
+                chosen_by: "--policy".to_owned(),
+                decided: Some(decided),
+                filter: None,
+            },
+            explain::PageLength::Screen,
+        )
     };
     let request = "GET https://example.com/**";
     let text = explained(&["x-acme-*", "x-trace"], request);
@@ -350,4 +357,66 @@ fn the_nodes_further_fields_of_requests_are_explained() {
     assert!(!explained(&[], request).contains("request-fields"));
     // No request rule, so no request is read.
     assert!(!explained(&["x-trace"], "example.com").contains("request-fields"));
+}
+
+/// A screen names few paths one by one, and origins that no built-in policy explains; `--all` has the rest.
+#[test]
+fn a_screen_has_what_is_particular_and_all_has_everything() {
+    let mut decided = decided(&parse(engine()), "");
+    let mounts = &mut decided.plan.filesystem.mounts;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let place = PathBuf::from(format!("/etc/{name}"));
+        let bind = BindMount {
+            source: place.clone(),
+            judged: SourceIdentity {
+                dev: 1,
+                ino: 1,
+                kind: FileKind::File,
+            },
+            access: BindAccess::ReadOnly,
+            programs: ProgramMode::Run,
+            ids: MappedIds::Node,
+        };
+        mounts.push(PlannedMount {
+            destination: place,
+            kind: MountKind::Bind(bind),
+            why: "the node's".to_owned().into(),
+        });
+    }
+    decided.origins = [
+        (
+            "limits.pids".to_owned(),
+            "built-in policy standard".to_owned(),
+        ),
+        ("network.mode".to_owned(), "option --allow".to_owned()),
+    ]
+    .into();
+    let explained = |length| {
+        let subject = explain::ExplainedContainer {
+            landlock: None,
+            left: TimeLeft::default(),
+            now: None,
+            settings: Vec::new(),
+            name: "x".to_owned(),
+            identity: None,
+            chosen_by: "--policy".to_owned(),
+            decided: Some(decided.clone()),
+            filter: None,
+        };
+        explain::text(&subject, length)
+    };
+    let (screen, all) = (
+        explained(explain::PageLength::Screen),
+        explained(explain::PageLength::All),
+    );
+    assert!(
+        screen.contains("read-only, as on the node: 6 of /etc"),
+        "{screen}"
+    );
+    assert!(all.contains("/etc/f  read-only, from /etc/f"), "{all}");
+    for (text, is_there) in [(&screen, false), (&all, true)] {
+        assert_eq!(text.contains("limits.pids: built-in"), is_there, "{text}");
+        assert!(text.contains("network.mode: option --allow"), "{text}");
+        assert_eq!(text.contains("--all prints"), !is_there, "{text}");
+    }
 }

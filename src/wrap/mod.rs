@@ -154,13 +154,13 @@ fn timed_out(cause: EndCause) -> ChildExit {
     ChildExit::with(TIMED_OUT)
 }
 
-/// Prints one line on a terminal: without a cgroup nothing limits a runaway command.
+/// Prints one line on a terminal, once for a user: without a cgroup nothing limits a runaway command.
 fn say_what_is_lacking(wanted: &WrapRequest) {
     let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
-    if is_seen && unprivileged::inside().is_some() && unprivileged::cgroup().is_none() {
+    let lacks = unprivileged::inside().is_some() && unprivileged::cgroup().is_none();
+    if is_seen && lacks && settings::is_first_time(&wanted.person, "limits") {
         crate::log::complain(
-            "agentbox: without root's rights no limit of memory, processors or processes holds here; `agentbox explain` has the rest, \
-             and --quiet leaves this line out",
+            "agentbox: without root's rights no limit of memory, processors or processes holds here (said once; `agentbox explain` has it)",
         );
     }
 }

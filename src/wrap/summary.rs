@@ -44,11 +44,9 @@ pub struct DeniedSummary {
 impl DeniedSummary {
     /// Prints it on standard error, and writes it to the summary file.
     pub fn tell(&self, wanted: &WrapRequest, file: Option<&File>) -> Result<()> {
-        if !wanted.quiet {
-            for line in self.lines() {
-                // The reader may be gone.
-                writeln!(std::io::stderr(), "agentbox: {line}").ok();
-            }
+        for line in self.lines() {
+            // The reader may be gone.
+            writeln!(std::io::stderr(), "agentbox: {line}").ok();
         }
         let Some(file) = file else {
             return Ok(());

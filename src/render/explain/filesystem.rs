@@ -33,10 +33,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
             "a hard link to a file of the image comes apart when it is made: {why}"
         ));
     }
-    // The kernel's file systems are the same in every container, but a tmpfs of the engine is another writable place.
-    for shown in files.mounts.iter().filter(|m| !m.is_the_kernels()) {
-        page.item(mount(shown));
-    }
+    mounts(page, &files.mounts);
     for file in &files.replaced {
         let file = path(file);
         page.item(format_args!(
@@ -54,7 +51,8 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
         let why = escape(&pruned.why);
         page.item(format_args!("{place}  not mounted (from {source}): {why}"));
     }
-    page.item(format_args!("empty: {}", all(&files.masked)));
+    let masked = files.masked.iter().map(PathBuf::as_path);
+    page.item(format_args!("empty: {}", page.list(masked, &KERNELS)));
     for seen in &files.seen {
         let names = paths(seen.files.iter().map(|file| file.path.as_path()));
         let directory = path(&seen.directory);
@@ -62,12 +60,40 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
             "{directory}  empty except the files that git has, read-only: {names}"
         ));
     }
-    page.item(format_args!("read-only: {}", all(&files.readonly)));
+    let readonly = files.readonly.iter().map(PathBuf::as_path);
+    page.item(format_args!("read-only: {}", page.list(readonly, &KERNELS)));
     if !files.protected.is_empty() {
-        let names = paths(files.protected.iter().map(|one| one.path.as_path()));
+        let names = page.list(files.protected.iter().map(|one| one.path.as_path()), &[]);
         page.item(format_args!(
             "read-only, because the user's own tools run it later (filesystem.unprotected): {names}"
         ));
+    }
+}
+
+/// Where each container has the same masked and read-only paths.
+const KERNELS: [&str; 2] = ["/proc", "/sys"];
+
+/// A screen names mounts one by one up to this number: `wrap` shows some forty files and directories as they are.
+const SHOWN_MOUNTS: usize = 4;
+
+fn mounts(page: &mut Page, mounts: &[PlannedMount]) {
+    // The kernel's file systems are the same in every container, but a tmpfs of the engine is another writable place.
+    let shown = mounts.iter().filter(|m| !m.is_the_kernels());
+    let is_plain = |m: &&PlannedMount| {
+        let same = m.bind().is_some() && m.source() == m.destination && !m.is_writable();
+        same && !page.is_whole()
+    };
+    let (plain, other): (Vec<_>, Vec<_>) = shown.partition(is_plain);
+    let (plain, first) = match plain.len() > SHOWN_MOUNTS {
+        true => (plain, Vec::new()),
+        false => (Vec::new(), plain),
+    };
+    for shown in first.into_iter().chain(other) {
+        page.item(mount(shown));
+    }
+    if !plain.is_empty() {
+        let names = page.list(plain.iter().map(|m| m.destination.as_path()), &["/etc"]);
+        page.item(format_args!("read-only, as on the node: {names}"));
     }
 }
 

@@ -134,14 +134,43 @@ pub(super) fn explain(page: &mut Page, walls: &LandlockWalls, filter: Option<&st
     }
 }
 
+/// A screen names paths with the same access and reason one by one up to this number.
+const FEW_PATHS: usize = 2;
+
+/// The paths by access and reason, in the order of their first.
+fn alike(walls: &LandlockWalls) -> Vec<Vec<&LandlockPath>> {
+    let mut groups: Vec<Vec<&LandlockPath>> = Vec::new();
+    for opened in &walls.opened {
+        let same = |group: &&mut Vec<&LandlockPath>| {
+            let first = group.first();
+            first.is_some_and(|one| one.access == opened.access && one.why == opened.why)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(opened),
+            None => groups.push(vec![opened]),
+        }
+    }
+    groups
+}
+
 fn files(page: &mut Page, walls: &LandlockWalls) {
     page.head(
         "files",
         "rules of Landlock on the node's own paths; every other path is refused",
     );
-    for opened in &walls.opened {
-        let (place, access) = (path(&opened.path), &opened.access);
-        page.item(format_args!("{place}  {access}: {}", opened.why));
+    for alike in alike(walls) {
+        let [first, ..] = alike[..] else { continue };
+        let (access, why) = (&first.access, &first.why);
+        if page.is_whole() || alike.len() <= FEW_PATHS {
+            for opened in alike {
+                let place = path(&opened.path);
+                page.item(format_args!("{place}  {access}: {why}"));
+            }
+        } else {
+            let all = alike.iter().map(|opened| opened.path.as_path());
+            let places = page.list(all, &["/etc"]);
+            page.item(format_args!("{places}  {access}: {why}"));
+        }
     }
     let own = walls.directories_of_the_run.join(", ");
     page.item(format_args!(

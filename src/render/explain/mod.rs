@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Serialize, Serializer};
 
 pub use self::landlock::{LandlockPath, LandlockWalls};
+pub use self::page::PageLength;
 use self::page::{Page, path, paths, size};
 use super::identity::ContainerIdentity;
 use crate::plan::process::core_words;
@@ -23,7 +24,7 @@ use crate::plan::{
     AuditPlan, DecidedPlan, LimitsPlan, MappedIds, MountReason, OmittedItem, Plan, SyscallPlan,
     Warning,
 };
-use crate::policy::{Loosening, NetworkMode, Policy, Switch, SyscallName, SyscallProfile};
+use crate::policy::{Loosening, NetworkMode, Origin, Policy, Switch, SyscallName, SyscallProfile};
 use crate::rules::ClockReading;
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 use crate::text::escape;
@@ -94,8 +95,8 @@ fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S
 }
 
 /// The explanation as text.
-pub fn text(subject: &ExplainedContainer) -> String {
-    let mut page = Page::default();
+pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
+    let mut page = Page::new(length);
     let words = subject.identity.as_ref().map(ContainerIdentity::words);
     let name = match words.filter(|words| !words.is_empty()) {
         Some(words) => format!("{} ({words})", subject.name),
@@ -144,12 +145,24 @@ pub fn text(subject: &ExplainedContainer) -> String {
     for setting in &subject.settings {
         page.item(escape(setting));
     }
+    let is_confined = subject.decided.is_some() || subject.landlock.is_some();
+    if is_confined && !page.is_whole() {
+        page.line("--all prints every mount and each value's origin");
+    }
     page.into_text()
 }
 
 fn origins(page: &mut Page, origins: &BTreeMap<String, String>) {
-    page.line("where each value comes from");
-    for (field, origin) in origins {
+    let is_shown = |origin: &str| page.is_whole() || !Origin::is_builtins(origin);
+    let shown: Vec<_> = origins.iter().filter(|(_, o)| is_shown(o)).collect();
+    if shown.is_empty() {
+        return;
+    }
+    page.line(match page.is_whole() {
+        true => "where each value comes from",
+        false => "where values come from, if not from the built-in policy",
+    });
+    for (field, origin) in shown {
         page.item(format_args!("{field}: {}", escape(origin)));
     }
 }
@@ -383,6 +396,12 @@ fn privileges(page: &mut Page, plan: &Plan) {
         false => given.join(" "),
     };
     page.item(format_args!("capabilities: {given}"));
+    if page.is_whole() || !plan.devices.is_empty() {
+        namespaces_and_devices(page, plan);
+    }
+}
+
+fn namespaces_and_devices(page: &mut Page, plan: &Plan) {
     let namespaces = plan.namespaces.iter();
     let namespaces: Vec<String> = namespaces.map(ToString::to_string).collect();
     let namespaces = escape(&namespaces.join(" "));

@@ -5,11 +5,58 @@ use std::path::Path;
 
 use crate::text::escape;
 
+/// How much an explanation prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageLength {
+    /// What fits one screen: mounts and paths that are alike in one line, origins of values that a built-in policy does
+    /// not set.
+    Screen,
+    /// Everything.
+    All,
+}
+
 /// Text in lines.
-#[derive(Default)]
-pub(super) struct Page(String);
+pub(super) struct Page {
+    length: PageLength,
+    text: String,
+}
 
 impl Page {
+    /// An empty page.
+    pub(super) fn new(length: PageLength) -> Self {
+        let text = String::new();
+        Self { length, text }
+    }
+
+    /// Whether it prints everything.
+    pub(super) fn is_whole(&self) -> bool {
+        self.length == PageLength::All
+    }
+
+    /// Paths in one line: on a screen those below `common` as a number, and at most [`SHOWN_PATHS`] others.
+    pub(super) fn list<'a>(
+        &self,
+        all: impl IntoIterator<Item = &'a Path>,
+        common: &[&str],
+    ) -> String {
+        if self.is_whole() {
+            return paths(all);
+        }
+        let is_common = |path: &&Path| common.iter().any(|top| path.starts_with(top));
+        let (counted, named): (Vec<_>, Vec<_>) = all.into_iter().partition(is_common);
+        let mut words = paths(named.iter().take(SHOWN_PATHS).copied());
+        if named.len() > SHOWN_PATHS {
+            words += &format!(" and {} more", named.len() - SHOWN_PATHS);
+        }
+        if let [one] = counted[..] {
+            words = format!("{words} {}", path(one));
+        } else if !counted.is_empty() {
+            let and = if words.is_empty() { "" } else { " and " };
+            words += &format!("{and}{} of {}", counted.len(), common.join(" and "));
+        }
+        words.trim_start().to_owned()
+    }
+
     /// A wall's name and state.
     pub(super) fn head(&mut self, name: &str, text: impl Display) {
         self.line(format_args!("{name}: {text}"));
@@ -22,14 +69,17 @@ impl Page {
 
     /// One line, whatever the text contains: callers and images choose paths.
     pub(super) fn line(&mut self, text: impl Display) {
-        writeln!(self.0, "{}", escape(&text.to_string())).expect("a String takes every text");
+        writeln!(self.text, "{}", escape(&text.to_string())).expect("a String takes every text");
     }
 
     /// The whole text.
     pub(super) fn into_text(self) -> String {
-        self.0
+        self.text
     }
 }
+
+/// The most paths that a line of a screen names; any number around ten would do.
+const SHOWN_PATHS: usize = 8;
 
 /// A path without control characters.
 pub(super) fn path(path: &Path) -> String {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use oci_spec::runtime::LinuxSeccomp;
 use serde::Serialize;
 
-use super::page::Page;
+use super::page::{Page, PageLength};
 use crate::plan::SyscallPlan;
 use crate::policy::Switch;
 use crate::seccomp::{
@@ -135,7 +135,7 @@ impl SyscallTable {
 
     /// As text: calls with the same verdict and reason in one paragraph.
     pub fn text(&self, name: &str) -> String {
-        let mut page = Page::default();
+        let mut page = Page::new(PageLength::All);
         page.head(name, "system calls of x86_64, by the program of the filter");
         let mut groups: BTreeMap<(bool, String, &str), Vec<&str>> = BTreeMap::new();
         for row in &self.calls {

@@ -3,7 +3,7 @@
 
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{DecidedPlan, Plan, ServiceTarget};
-use crate::policy::NetworkMode;
+use crate::policy::{NetworkMode, Origin};
 
 /// The first ABI with rules for TCP ports (Linux 6.7).
 pub const LANDLOCK_LEAST_ABI: u32 = 4;
@@ -92,7 +92,7 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let explicit = decided
         .origins
         .iter()
-        .find(|(field, origin)| field.starts_with("limits.") && is_somebodys(origin));
+        .find(|(field, origin)| field.starts_with("limits.") && !Origin::is_builtins(origin));
     if let Some((field, origin)) = explicit {
         return Some(format!(
             "{field} ({origin}) needs a cgroup, which is not made here"
@@ -160,11 +160,6 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     })
 }
 
-/// Whether a value comes from anything but a built-in policy.
-fn is_somebodys(origin: &str) -> bool {
-    !origin.contains("built-in")
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -195,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_these_walls_cannot_enforce_is_refused_by_name() {
-        let builtin = [("limits.pids", "the built-in policy standard")];
+        let builtin = [("limits.pids", "built-in policy standard")];
         let refused =
             |plan: Plan, origins: &[(&str, &str)], abi| refusal(&decided(plan, origins), abi);
         assert_eq!(refused(plain(), &builtin, LANDLOCK_LEAST_ABI), None);

@@ -283,8 +283,8 @@ impl Settings {
             Caches::Hidden => "hides caches of package managers".to_owned(),
         }));
         all.extend(quiet.map(|quiet| match quiet {
-            true => "does not list denied hosts at exit".to_owned(),
-            false => "lists denied hosts at exit".to_owned(),
+            true => "prints no progress and no notices at the start".to_owned(),
+            false => "prints progress and notices at the start".to_owned(),
         }));
         let summary = summary.iter();
         all.extend(summary.map(|path| format!("writes a summary to: {path:?}")));

@@ -3,6 +3,7 @@
 //! ```text
 //! ~/.config/agentbox/config.toml    the user's: if others can write it, no run starts
 //! ~/.local/state/agentbox/allowed/  the user's, one file for each workspace: their answers to `wrap --ask`
+//! ~/.local/state/agentbox/notices/  what the user was told once, an empty file for each
 //! WORKSPACE/.agentbox.toml          the project's: an agent may have written it, so it counts once the user trusts
 //!                                   this content (`agentbox trust`); else a notice says that it is ignored
 //! ```
@@ -35,6 +36,7 @@ pub use of_person::of_person;
 pub use places::{PROJECT_FILE, agents_homes, refuse_written};
 
 use self::file::PathBase;
+use self::own_dir::OwnDir;
 use self::seal::Seal;
 pub use self::sealed_file::{SealedFile, SealedFileKind, is_closed};
 use self::trust::{Store, TrustStanding, TrustStatus, TrustedFile, is_project};
@@ -42,6 +44,20 @@ use super::error::WrapRefusal;
 use super::list::SystemList;
 use super::person::Person;
 use super::{repository, workspace};
+
+/// Whether the user has not seen this notice; from now on they have. If that cannot be kept, it stays new.
+pub fn is_first_time(person: &Person, notice: &str) -> bool {
+    let Some(home) = places::home(person) else {
+        return true;
+    };
+    let dir = places::notices(person, &home);
+    let path = dir.join(notice);
+    let is_new = path.symlink_metadata().is_err();
+    if is_new && let Err(error) = OwnDir::at(dir).put(person, &path, b"") {
+        log::debug!("keep that the notice {notice:?} was seen: {error:#}");
+    }
+    is_new
+}
 
 /// A settings file that counts.
 pub struct SettingsSource {

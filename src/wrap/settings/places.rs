@@ -59,6 +59,11 @@ pub fn allowed(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("allowed")
 }
 
+/// Which notices the user has seen, a file for each.
+pub fn notices(person: &Person, home: &Path) -> PathBuf {
+    trusted(person, home).with_file_name("notices")
+}
+
 /// Where writes to package caches are kept.
 pub fn kept(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
