@@ -94,9 +94,10 @@ fn verbs() -> BTreeSet<String> {
             // Not `--runtime=agentbox debian`.
             if !line[..at].ends_with(['=', '/', '-']) {
                 let rest = &line[at + word.len()..];
-                // Nor the head of a table.
+                // Nor the head of a table, nor `--runtime agentbox --annotation`.
                 let verb = rest.split_whitespace().next();
-                let verb = verb.filter(|v| v.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
+                let is_verb = |v: &&str| v.bytes().all(|b| b.is_ascii_lowercase());
+                let verb = verb.filter(is_verb);
                 found.extend(verb.map(str::to_owned));
             }
         }

@@ -207,7 +207,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
     // Also the policy, and the network's counts.
     let explained = agentbox(&["explain", name]).ok();
     assert!(
-        explained.contains("policy standard") && explained.contains(&id),
+        explained.contains("policy 'standard'") && explained.contains(&id),
         "{explained}"
     );
     let network = agentbox(&["network", "--format", "json", name]).ok();

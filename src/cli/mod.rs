@@ -18,18 +18,20 @@ mod help;
 mod own;
 mod setup;
 mod update;
+mod wrap;
 
 pub use container::{
     AnyArgs, Create, Delete, Events, Exec, Id, Kill, List, Ps, Run, SpecArgs, TableFormat,
 };
 pub use help::command;
 pub use own::{
-    AGENTS, Approvals, Approve, Audit, AuditFormat, Deny, Explain, Extend, NetworkArgs, PolicyArgs,
+    Approvals, Approve, Audit, AuditFormat, Deny, Explain, Extend, NetworkArgs, PolicyArgs,
     PolicyCheck, PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat,
-    Trust, Verify, VerifyReceipt, Walls, Wrap,
+    Trust, Verify, VerifyReceipt,
 };
 pub use setup::{Doctor, Install, SystemOptions, Uninstall};
 pub use update::Update;
+pub use wrap::{AGENTS, Walls, Wrap};
 
 /// An OCI runtime with a sandbox for AI agents.
 #[derive(Debug, Parser)]

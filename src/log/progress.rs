@@ -54,7 +54,8 @@ impl Progress {
     pub fn begin(what: impl FnOnce() -> String) -> Self {
         let is_read = LOGGER
             .get()
-            .is_some_and(|logger| logger.form == LogReader::Person && !logger.debug);
+            .is_some_and(|logger| logger.form == LogReader::Person && !logger.debug)
+            && rustix::termios::isatty(rustix::stdio::stderr());
         Self {
             what: (is_read && !QUIET.load(Ordering::Relaxed)).then(what),
             ..Self::none()

@@ -118,7 +118,7 @@ fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
         crate::command::run_for(std::time::Duration::from_secs(30), &mut command).ok()
     };
     let allow = ["--set", "network.allow=example.org:8443"];
-    let dry = [&["wrap", "--dry-run"], &allow[..], &["--", "true"]].concat();
+    let dry = [&["wrap", "--dry-run", "--all"], &allow[..], &["--", "true"]].concat();
     let of_landlock = [&["wrap", "--walls", "landlock"], &dry[1..]].concat();
     let (full, said) = (of(&dry), of(&of_landlock));
     // The control: the full walls report these words, and enforce them.

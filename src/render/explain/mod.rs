@@ -6,6 +6,7 @@ mod filesystem;
 mod landlock;
 mod network;
 mod page;
+mod process;
 pub mod syscalls;
 pub mod time;
 
@@ -15,16 +16,14 @@ use serde::{Serialize, Serializer};
 
 pub use self::landlock::{LandlockPath, LandlockWalls};
 pub use self::page::PageLength;
-use self::page::{Page, path, paths, size};
+use self::page::{Page, path, size};
 use super::identity::ContainerIdentity;
-use crate::plan::process::core_words;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::time::TimeLeft;
 use crate::plan::{
-    AuditPlan, DecidedPlan, LimitsPlan, MappedIds, MountReason, OmittedItem, Plan, SyscallPlan,
-    Warning,
+    AuditPlan, DecidedPlan, LimitsPlan, MountReason, OmittedItem, Plan, SyscallPlan, Warning,
 };
-use crate::policy::{Loosening, NetworkMode, Origin, Policy, Switch, SyscallName, SyscallProfile};
+use crate::policy::{Loosening, NetworkMode, Origin, Policy, SyscallName, SyscallProfile};
 use crate::rules::ClockReading;
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 use crate::text::escape;
@@ -171,7 +170,7 @@ fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
     filesystem::explain(page, &plan.filesystem);
     network::explain(page, &plan.network);
     syscalls(page, &plan.syscalls, filter);
-    privileges(page, plan);
+    process::privileges(page, plan);
     limits(page, plan.limits);
     time::explain(page, plan.time);
     report(page, plan);
@@ -351,66 +350,4 @@ pub fn filter(program: &FilterProgram) -> String {
         denied.join(", "),
         summary.instructions
     )
-}
-
-/// A condition of `set-id = "auto"` that the runtime cannot check: which other containers write the workspace.
-fn set_id_limit(plan: &Plan) -> &'static str {
-    let mut mounts = plan.filesystem.mounts.iter();
-    let mapped = |ids| matches!(ids, MappedIds::OwnerAlone { .. });
-    match mounts.any(|mount| mount.bind().is_some_and(|bind| mapped(bind.ids))) {
-        true => {
-            ": as long as no other container writes the workspace with the node's ids (docs/policy.md, set-id auto)"
-        }
-        false => "",
-    }
-}
-
-fn privileges(page: &mut Page, plan: &Plan) {
-    page.head(
-        "privileges",
-        format_args!(
-            "no_new_privs; set-user-ID programs have no effect; {}; a private session keyring",
-            core_words(plan.core_bytes)
-        ),
-    );
-    page.item(match plan.syscalls.set_id_refused() {
-        None => format!(
-            "set-user-ID and set-group-ID files can be made (privileges.set-id){}",
-            set_id_limit(plan)
-        ),
-        Some(cause) => format!(
-            "no set-user-ID or set-group-ID file can be made (privileges.set-id): {}",
-            escape(&cause.to_string())
-        ),
-    });
-    if plan.syscalls.attributes == Switch::Off {
-        page.item(
-            "no extended attribute can be set, so no access list (setfacl): it could make a set-group-ID file another group's",
-        );
-    }
-    let given = plan.capabilities.bounding.iter();
-    let mut given: Vec<&str> = given.map(|c| c.short_name()).collect();
-    given.sort_unstable();
-    let given = match given.is_empty() {
-        true => "none".to_owned(),
-        false => given.join(" "),
-    };
-    page.item(format_args!("capabilities: {given}"));
-    if page.is_whole() || !plan.devices.is_empty() {
-        namespaces_and_devices(page, plan);
-    }
-}
-
-fn namespaces_and_devices(page: &mut Page, plan: &Plan) {
-    let namespaces = plan.namespaces.iter();
-    let namespaces: Vec<String> = namespaces.map(ToString::to_string).collect();
-    let namespaces = escape(&namespaces.join(" "));
-    page.item(format_args!(
-        "namespaces: {namespaces} and an inner network"
-    ));
-    let more = match plan.devices.is_empty() {
-        true => String::new(),
-        false => format!(" and {}", paths(plan.devices.iter().map(|d| d.as_path()))),
-    };
-    page.item(format_args!("devices: the usual eight{more}"));
 }
