@@ -229,6 +229,7 @@ mod tests {
             place: SecretPlace::Header("x-api-key: {}".parse().unwrap()),
             env: env.map(|name| name.parse().unwrap()),
             uses: None,
+            until: None,
         }
     }
 

@@ -7,7 +7,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 
 use crate::enforce::EnforceError;
 use crate::plan::Plan;
-use crate::plan::wrapped::WrapEnforcement;
+use crate::plan::wrap_plan::WrapEnforcement;
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
