@@ -65,9 +65,14 @@ fn signal_members(record: &Record, signal: rustix::process::Signal) -> Result<()
     if signal == rustix::process::Signal::KILL {
         return signal::kill_process(init);
     }
-    let all = ps::of_pid_namespace(init).into_iter();
-    all.filter_map(ProcessId::of)
-        .try_for_each(|member| signal::send(member, signal).map(drop))
+    let seen = ps::of_pid_namespace(init).into_iter();
+    let seen: Vec<ProcessId> = seen.filter_map(ProcessId::of).collect();
+    // A number may have been another process's by then.
+    let still = ps::of_pid_namespace(init);
+    let members = seen.into_iter().filter(|one| still.contains(&one.pid));
+    members
+        .map(|member| signal::send(member, signal).map(drop))
+        .collect()
 }
 
 /// The init process: from our record, or from libcontainer's state if the record was removed.

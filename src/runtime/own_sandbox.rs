@@ -7,6 +7,9 @@
 //! ```
 //! The record names the init process, and only the user can write it (`super::state::persons`). Nevertheless the kernel is
 //! asked each time whose namespaces these are: a number may be another process's by now.
+//!
+//! The init process is not dumpable. Its user namespace is opened by CAP_SYS_PTRACE in U1, which the owner has (ptrace(2),
+//! "Ptrace access mode checking"). Yama restricts only attaching (PTRACE_MODE_ATTACH), which is not needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -51,6 +51,12 @@ pub enum ExecError {
     /// Nor has it a cgroup, if the user's systemd gave none.
     #[error("this sandbox has no cgroup of its own: leave --cgroup out")]
     NoCgroup,
+    /// The kernel lets no process move there from its own cgroup (cgroups(7), "Delegation containment").
+    #[error(
+        "the kernel does not let this process move to the sandbox's cgroup: call it where the user's systemd answers (busctl --user), as \
+         in a login"
+    )]
+    ClosedCgroup,
     /// `--cgroup`
     #[error(transparent)]
     SubCgroup(#[from] super::sub_cgroup::SubCgroupError),

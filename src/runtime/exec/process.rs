@@ -2,6 +2,7 @@
 //! container can see, enters the cgroups, the limits and the namespaces of the init process. It makes the process as a
 //! child of the runtime and ends. So nothing of the node is in the process when the container first sees it.
 
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::ExecError;
 use super::execution::Execution;
 use super::sub_cgroup::SubCgroup;
 use crate::cgroup::birthplace::Birthplace;
@@ -150,7 +152,10 @@ impl ProcessParts<'_> {
             Ok(()) => 0,
             Err(why) => executor.fail(&why),
         })
-        .map_err(RuntimeError::io("clone the helper of the exec process"))
+        .map_err(|error| match error.kind() {
+            ErrorKind::PermissionDenied if birth.cgroup.is_some() => ExecError::ClosedCgroup.into(),
+            _ => RuntimeError::io("clone the helper of the exec process")(error),
+        })
     }
 
     /// The helper. Its last step before the clone is the pid namespace.
