@@ -5,6 +5,7 @@ mod everyone;
 mod files;
 mod mounts;
 pub mod network;
+mod network_answers;
 mod node;
 mod privileges;
 pub mod processes;
