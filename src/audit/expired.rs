@@ -1,5 +1,7 @@
 //! PURE. Items of a policy that end.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// What may expire.
@@ -15,13 +17,12 @@ pub enum ExpiredItem {
     Secret,
 }
 
-impl ExpiredItem {
-    /// Its word in a line.
-    pub fn as_str(self) -> &'static str {
-        match self {
+impl fmt::Display for ExpiredItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Rule => "rule",
             Self::Approval => "approval",
             Self::Secret => "secret",
-        }
+        })
     }
 }

@@ -337,11 +337,6 @@ impl EventDetail {
                 inbound,
                 by: plain(&by),
             },
-            Self::Expired { of, item, until } => Self::Expired {
-                of,
-                item: plain(&item),
-                until,
-            },
             Self::Syscall { name, call, errno } => Self::Syscall {
                 name: plain(&name),
                 call: plain(&call),
@@ -368,7 +363,7 @@ impl EventDetail {
                 source: plain(&source),
             },
             Self::Asked { item } => Self::Asked { item: plain(&item) },
-            process @ Self::Process { .. } => process.with_plain_arguments(),
+            one @ (Self::Process { .. } | Self::Expired { .. }) => one.with_plain_parts(),
             Self::Update { limits } => Self::Update {
                 limits: plain_list(limits),
             },
@@ -380,8 +375,11 @@ impl EventDetail {
         }
     }
 
-    /// Makes a process's arguments plain, and records the cuts.
-    fn with_plain_arguments(mut self) -> Self {
+    /// Makes a process's arguments plain, and records the cuts. Makes an expired item plain.
+    fn with_plain_parts(mut self) -> Self {
+        if let Self::Expired { item, .. } = &mut self {
+            *item = plain(item);
+        }
         if let Self::Process { arguments, cut, .. } = &mut self
             && cut.is_empty()
         {

@@ -39,9 +39,7 @@ pub fn what(what: &EventDetail) -> String {
             format!("{host}{} by {by}", lasting.unwrap_or_default())
         }
         EventDetail::Rules { .. } => rules(what),
-        EventDetail::Expired { of, item, until } => {
-            format!("the {} {item} expired at {until}", of.as_str())
-        }
+        EventDetail::Expired { of, item, until } => format!("the {of} {item} expired at {until}"),
         EventDetail::Mount {
             destination,
             source,
@@ -83,13 +81,11 @@ pub fn what(what: &EventDetail) -> String {
             not_tried,
             ..
         } => {
-            let mut words = format!("verified: {result}: {held} attempts held off");
-            for (list, name) in [(not_held, "not held"), (not_tried, "not tried")] {
-                if !list.is_empty() {
-                    words += &format!("; {name}: {}", list.join(", "));
-                }
-            }
-            words
+            let lists = [(not_held, "not held"), (not_tried, "not tried")];
+            let lists = lists.iter().filter(|(list, _)| !list.is_empty());
+            let lists = lists.map(|(list, name)| format!("; {name}: {}", list.join(", ")));
+            let lists: String = lists.collect();
+            format!("verified: {result}: {held} attempts held off{lists}")
         }
         EventDetail::LeftOut { of, events } => {
             format!("{events} more events of {of} without a line")

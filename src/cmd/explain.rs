@@ -67,18 +67,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 Err(code) => return Ok(code),
             };
             let place = ContainerPaths::new(&record.root, &record.id)?;
-            let governed_by = match record.shared_network() {
-                // If that container is gone, only the facts from the time of joining remain.
-                Some(shared) => find::container(&shared.container)
-                    .ok()
-                    .and_then(|first| first.decided),
-                None => None,
-            };
-            // The record's network rules are those from the time of joining.
-            if let (Some(decided), Some(first)) = (&mut record.decided, governed_by) {
-                decided.resolved.network = first.policy().network;
-                decided.plan.network.rules = first.plan.network.rules;
-            }
+            govern(&mut record);
             let left = clock::left(&place, &record);
             let lives = record.init.is_some_and(ProcessId::is_alive);
             let now = lives.then(clock::reading);
@@ -113,6 +102,18 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
         out::text(&explain::text(&subject, length))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Takes the rules of the network that a container shares: those in its record are from the time of joining. If that
+/// network's container is gone, only they remain.
+fn govern(record: &mut Record) {
+    let shared = record.shared_network();
+    let first = shared.and_then(|shared| find::container(&shared.container).ok());
+    let first = first.and_then(|first| first.decided);
+    if let (Some(decided), Some(first)) = (&mut record.decided, first) {
+        decided.resolved.network = first.policy().network;
+        decided.plan.network.rules = first.plan.network.rules;
+    }
 }
 
 /// A container that exists, or the last run of one.
