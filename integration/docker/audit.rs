@@ -135,10 +135,7 @@ fn what_was_dialled_and_given_up_has_a_line() {
     assert_eq!(given_up(&agentbox(&["audit", "--json", &id]).ok()), []);
     drop(agent);
     let text = agentbox(&["audit", "--json", &id]).ok();
-    let expected = (
-        agentbox::audit::Verdict::Failed,
-        Some("given-up".to_owned()),
-    );
+    let expected = (agentbox::audit::Verdict::Failed, Some("given-up".into()));
     assert_eq!(given_up(&text), [expected], "{text}");
 }
 

@@ -46,8 +46,8 @@ const NO_EXIT: &str = "\"exit\":0";
 /// A line without its time and its reason, for a writer that needs little code and memory. It is its log's only line.
 pub fn template(context: &Context, event: Event) -> Vec<u8> {
     let event = Event {
-        reason: Some(String::new()),
-        ..event.plain()
+        reason: Some("".into()),
+        ..event
     };
     Chain::default().render("", context, &event)
 }
@@ -64,7 +64,7 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
         receipt_by: None,
     };
     let event = Event::new(WallName::Life, Verdict::Ended, what);
-    Chain::default().render("", context, &event.plain())
+    Chain::default().render("", context, &event)
 }
 
 /// A line that is complete but for its time: the text before and after the time. It is its log's only line.

@@ -60,7 +60,7 @@ impl Class {
         }
         // The line that counts omitted events is of their class.
         if let EventDetail::LeftOut { of, .. } = &event.what
-            && let Some(class) = Self::ALL.into_iter().find(|class| class.as_str() == of)
+            && let Some(class) = Self::ALL.into_iter().find(|class| *of == class.as_str())
         {
             return class;
         }

@@ -4,7 +4,7 @@ use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use super::chain::hexadecimal;
-use super::plain::{LONGEST, plain_list};
+use super::plain::{LONGEST, PlainList, PlainText};
 
 /// A program with its arguments, and the user who executes it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ use super::plain::{LONGEST, plain_list};
 pub struct LoggedCommand {
     /// The program and its arguments. Each is cut after 256 characters. After 64 items or 16 KiB, one `...` replaces the
     /// others.
-    pub arguments: Vec<String>,
+    pub arguments: PlainList,
     /// The arguments that are cut in `arguments`. Absent if none is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cut: Vec<ArgumentCut>,
@@ -36,7 +36,7 @@ pub struct ArgumentCut {
     /// The uncut length, in bytes.
     pub bytes: u64,
     /// SHA-256 of these bytes: 64 hexadecimal digits.
-    pub sha256: String,
+    pub sha256: PlainText,
 }
 
 impl ArgumentCut {
@@ -50,7 +50,7 @@ impl ArgumentCut {
         Self {
             argument,
             bytes,
-            sha256: hexadecimal(digest.finish().as_ref()),
+            sha256: hexadecimal(digest.finish().as_ref()).into(),
         }
     }
 
@@ -65,42 +65,31 @@ impl ArgumentCut {
     }
 }
 
-/// Makes arguments bounded and harmless on a terminal, and records the cuts.
-pub(super) fn plain_arguments(arguments: Vec<String>) -> (Vec<String>, Vec<ArgumentCut>) {
-    let list = plain_list(arguments.clone());
-    // The last item of a shortened list stands for the rest.
-    let is_short = list.len() < arguments.len()
-        || list
-            .last()
-            .is_some_and(|last| last == REST && arguments.last().is_none_or(|a| a != REST));
-    let shown = match is_short {
-        true => list.len().saturating_sub(1),
-        false => list.len(),
-    };
-    let long = arguments.iter().take(shown).enumerate();
-    let long = long.filter(|(_, text)| text.chars().nth(LONGEST).is_some());
-    let mut cut: Vec<ArgumentCut> = long
-        .map(|(at, text)| ArgumentCut::of(at, std::iter::once(text.as_bytes())))
-        .collect();
-    if is_short {
-        let rest = arguments.iter().skip(shown);
-        cut.push(ArgumentCut::of(
-            shown,
-            rest.flat_map(|text| [text.as_bytes(), b"\0"]),
-        ));
-    }
-    (list, cut)
-}
-
-/// [`plain_list`]'s item for the rest of a list.
+/// The item of a [`PlainList`] for the rest of a list.
 const REST: &str = "...";
 
 impl LoggedCommand {
-    /// Makes the arguments bounded and harmless on a terminal: an image may have chosen them.
-    pub fn plain(arguments: Vec<String>, uid: u32, gid: u32) -> Self {
-        let (arguments, cut) = plain_arguments(arguments);
+    /// Makes the arguments bounded and harmless on a terminal, as an image may have chosen them, and records the cuts.
+    pub fn of(arguments: Vec<String>, uid: u32, gid: u32) -> Self {
+        let list = PlainList::from(arguments.clone());
+        // The last item of a shortened list stands for the rest.
+        let is_short = list.len() < arguments.len()
+            || list
+                .last()
+                .is_some_and(|last| *last == REST && arguments.last().is_none_or(|a| a != REST));
+        let whole = list.len() - usize::from(is_short);
+        let long = arguments.iter().take(whole).enumerate();
+        let long = long.filter(|(_, text)| text.chars().nth(LONGEST).is_some());
+        let mut cut: Vec<ArgumentCut> = long
+            .map(|(at, text)| ArgumentCut::of(at, std::iter::once(text.as_bytes())))
+            .collect();
+        if is_short {
+            let rest = arguments.iter().skip(whole);
+            let rest = rest.flat_map(|text| [text.as_bytes(), b"\0"]);
+            cut.push(ArgumentCut::of(whole, rest));
+        }
         Self {
-            arguments,
+            arguments: list,
             cut,
             uid,
             gid,
@@ -115,7 +104,7 @@ impl LoggedCommand {
 }
 
 /// Arguments on one line, with the cuts.
-pub(super) fn said(arguments: &[String], cut: &[ArgumentCut]) -> String {
+pub(super) fn said(arguments: &[PlainText], cut: &[ArgumentCut]) -> String {
     let mut words = arguments.join(" ");
     for cut in cut {
         words.push(' ');
@@ -129,8 +118,10 @@ mod tests {
     use super::super::plain::MOST_ITEMS;
     use super::*;
 
-    fn plain(arguments: &[&str]) -> (Vec<String>, Vec<ArgumentCut>) {
-        plain_arguments(arguments.iter().map(|text| (*text).to_owned()).collect())
+    fn plain(arguments: &[&str]) -> (PlainList, Vec<ArgumentCut>) {
+        let arguments = arguments.iter().map(|text| (*text).to_owned());
+        let LoggedCommand { arguments, cut, .. } = LoggedCommand::of(arguments.collect(), 0, 0);
+        (arguments, cut)
     }
 
     #[test]
@@ -154,7 +145,8 @@ mod tests {
             (MOST_ITEMS, 4 * LONGEST),
         ] {
             let all: Vec<String> = (0..count).map(|n| n.to_string().repeat(length)).collect();
-            let (list, cut) = plain_arguments(all.clone());
+            let all_texts: Vec<&str> = all.iter().map(String::as_str).collect();
+            let (list, cut) = plain(&all_texts);
             assert!(list.len() <= MOST_ITEMS + 1, "{}", list.len());
             let Some(rest) = cut
                 .iter()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plain::plain;
+use super::plain::PlainText;
 use super::what::EventDetail;
 use crate::policy::Tool;
 
@@ -12,28 +12,28 @@ use crate::policy::Tool;
 #[serde(rename_all = "camelCase")]
 pub struct Context {
     /// The container's id. Each text of a line is cut after 256 characters.
-    pub container: String,
+    pub container: PlainText,
     /// The engine that made the container: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `wrap`, `agentbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<String>,
+    pub engine: Option<PlainText>,
     /// The container's name. Absent if the engine gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<PlainText>,
     /// The image, as the engine's caller wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image: Option<String>,
+    pub image: Option<PlainText>,
     /// The pod's name. Absent outside of pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<String>,
+    pub pod: Option<PlainText>,
     /// The Kubernetes namespace of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespace: Option<String>,
+    pub namespace: Option<PlainText>,
     /// The name of the policy; `unconfined`: no walls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
+    pub policy: Option<PlainText>,
     /// SHA-256 of the effective policy: 64 hexadecimal digits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy_hash: Option<String>,
+    pub policy_hash: Option<PlainText>,
     /// Whether learn mode (`report.learn`) allowed unlisted hosts. Absent: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub learn: bool,
@@ -46,22 +46,6 @@ impl Context {
     /// The tool that started it.
     pub fn tool(&self) -> Tool {
         Tool::of(self.engine.as_deref())
-    }
-
-    /// Makes its texts bounded and harmless on a terminal.
-    pub fn plain(self) -> Self {
-        let option = |text: Option<String>| text.map(|text| plain(&text));
-        Self {
-            container: plain(&self.container),
-            engine: option(self.engine),
-            name: option(self.name),
-            image: option(self.image),
-            pod: option(self.pod),
-            namespace: option(self.namespace),
-            policy: option(self.policy),
-            policy_hash: option(self.policy_hash),
-            learn: self.learn,
-        }
     }
 }
 
@@ -171,25 +155,25 @@ pub struct Event {
     pub what: EventDetail,
     /// A short fixed word for the reason, to count by: `not-listed`, for example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<String>,
+    pub cause: Option<PlainText>,
     /// The reason as a sentence, whose words may change between versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    pub reason: Option<PlainText>,
     /// The rule of the policy that decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<String>,
+    pub rule: Option<PlainText>,
     /// The rule of `network.allow` that would allow it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub missing_rule: Option<String>,
+    pub missing_rule: Option<PlainText>,
     /// A remedy, for a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
+    pub hint: Option<PlainText>,
     /// The process id on the node. Absent if the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     /// The name of that process's program. Absent if the kernel does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
+    pub program: Option<PlainText>,
     /// How many events of this form happened since the last such line. Absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
@@ -225,21 +209,6 @@ impl Event {
     /// The number of events that a line stands for.
     pub fn times(&self) -> u64 {
         self.count.unwrap_or(1)
-    }
-
-    /// Makes its texts bounded and harmless on a terminal, even when a JSON reader prints them unescaped.
-    pub fn plain(self) -> Self {
-        let option = |text: Option<String>| text.map(|text| plain(&text));
-        Self {
-            what: self.what.plain(),
-            cause: option(self.cause),
-            reason: option(self.reason),
-            rule: option(self.rule),
-            missing_rule: option(self.missing_rule),
-            hint: option(self.hint),
-            program: option(self.program),
-            ..self
-        }
     }
 }
 

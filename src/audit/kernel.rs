@@ -47,13 +47,13 @@ impl CountedLimit {
             (false, Self::Pids) => "the engine's own limit is the smaller one: docker run --pids-limit".to_owned(),
         };
         let what = EventDetail::Limit {
-            limit: self.field().to_owned(),
+            limit: self.field().into(),
             times,
             value,
         };
         Event {
-            reason: Some(reason.to_owned()),
-            hint: Some(hint),
+            reason: Some(reason.into()),
+            hint: Some(hint.into()),
             ..Event::new(WallName::Resources, Verdict::Denied, what)
         }
     }
@@ -63,7 +63,7 @@ impl CountedLimit {
 pub fn by_address(count: u64, via: ConnectionKind) -> Event {
     let what = EventDetail::attempt(via, "", None);
     let event = Event {
-        cause: Some("by-address".to_owned()),
+        cause: Some("by-address".into()),
         count: (count != 1).then_some(count),
         ..Event::new(WallName::Network, Verdict::Denied, what)
     };
@@ -73,13 +73,13 @@ pub fn by_address(count: u64, via: ConnectionKind) -> Event {
             reason: Some(
                 "to a port of the container itself where nothing listens, or to an address, too many in a moment for lines of their own: \
                  the kernel counts both together, and tells neither address nor port"
-                    .to_owned(),
+                    .into(),
             ),
             ..event
         },
         _ => Event {
-            reason: Some("no route leads out; the kernel counts them, and tells no address".to_owned()),
-            hint: Some("network.allow with the host's name".to_owned()),
+            reason: Some("no route leads out; the kernel counts them, and tells no address".into()),
+            hint: Some("network.allow with the host's name".into()),
             ..event
         },
     }

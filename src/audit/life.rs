@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::plain::PlainText;
+
 /// A change in the life of a container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -42,9 +44,9 @@ pub enum ProcessState {
 #[serde(rename_all = "camelCase")]
 pub struct LogHead {
     /// The file's name in the run's directory.
-    pub file: String,
+    pub file: PlainText,
     /// The number of its lines.
     pub seq: u64,
     /// SHA-256 of its last line: 64 hexadecimal digits. All zeros without a line.
-    pub head: String,
+    pub head: PlainText,
 }

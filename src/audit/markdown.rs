@@ -122,10 +122,10 @@ mod tests {
     fn text_that_a_container_chose_appears_only_as_code() {
         for mark in MARKS {
             let context = Context {
-                container: mark.to_owned(),
-                image: Some(mark.to_owned()),
-                name: Some(mark.to_owned()),
-                policy: Some(mark.to_owned()),
+                container: mark.into(),
+                image: Some(mark.into()),
+                name: Some(mark.into()),
+                policy: Some(mark.into()),
                 ..Context::default()
             };
             let subject = RunHeader {
@@ -140,23 +140,23 @@ mod tests {
             let attempt = EventDetail::attempt(ConnectionKind::Http, mark, Some(443));
             let passed = EventDetail::Connection {
                 via: None,
-                host: mark.to_owned(),
+                host: mark.into(),
                 port: Some(443),
                 sent: None,
                 received: None,
             };
             let signature = EventDetail::Signature {
-                key: mark.to_owned(),
-                user: Some(mark.to_owned()),
-                server: Some(mark.to_owned()),
+                key: mark.into(),
+                user: Some(mark.into()),
+                server: Some(mark.into()),
                 session: None,
                 namespace: None,
             };
             let all = |event: Event| Event {
-                reason: Some(mark.to_owned()),
-                rule: Some(mark.to_owned()),
-                missing_rule: Some(mark.to_owned()),
-                hint: Some(mark.to_owned()),
+                reason: Some(mark.into()),
+                rule: Some(mark.into()),
+                missing_rule: Some(mark.into()),
+                hint: Some(mark.into()),
                 ..event
             };
             let mut chain = Chain::default();

@@ -59,6 +59,7 @@ pub use event::{Actor, Context, Event, LogLine, PUBLISHED, Verdict, WallName};
 pub use expired::ExpiredItem;
 pub use kernel::CountedLimit;
 pub use life::{LifeState, LogHead, ProcessState};
+pub use plain::{PlainList, PlainText};
 pub use quota::Quotas;
 pub use read::{Log, LogFault};
 pub use recent::{DenialNotice, RecentDenials, ReportedDenials};

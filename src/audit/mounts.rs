@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Event, EventDetail, LogLine, SIDECAR_LOST, Verdict, WallName};
+use super::{Event, EventDetail, LogLine, PlainText, SIDECAR_LOST, Verdict, WallName};
 use crate::text::escape;
 
 /// The causes of these events.
@@ -32,9 +32,9 @@ pub fn written(mount: EventDetail) -> Event {
 
 fn event(mount: EventDetail, cause: &str, why: String, field: Option<&str>) -> Event {
     Event {
-        cause: Some(cause.to_owned()),
-        reason: Some(why),
-        rule: field.map(str::to_owned),
+        cause: Some(cause.into()),
+        reason: Some(why.into()),
+        rule: field.map(Into::into),
         ..Event::new(WallName::Filesystem, Verdict::Noted, mount)
     }
 }
@@ -110,7 +110,7 @@ impl Mounts {
 
 /// The watched mounts in these lines. Mounts of the pod's other containers are told apart by their ids.
 pub fn of(lines: &[&LogLine]) -> Mounts {
-    let mut watched: BTreeMap<(&str, &str), (Option<&String>, bool)> = BTreeMap::new();
+    let mut watched: BTreeMap<(&str, &str), (Option<&PlainText>, bool)> = BTreeMap::new();
     for cause in [WATCHED, WRITTEN] {
         let of_cause = lines
             .iter()
@@ -139,7 +139,7 @@ pub fn of(lines: &[&LogLine]) -> Mounts {
             (true, _) => mounts.written.push(destination.to_owned()),
             (false, None) => mounts.unwritten.push(UnwrittenMount {
                 destination: destination.to_owned(),
-                field: field.cloned(),
+                field: field.map(PlainText::to_string),
             }),
             // Its sidecar died, so later writes are unknown.
             (false, Some(_)) => {}
@@ -156,8 +156,8 @@ mod tests {
 
     fn mount(destination: &str) -> EventDetail {
         EventDetail::Mount {
-            destination: destination.to_owned(),
-            source: "/srv/x".to_owned(),
+            destination: destination.into(),
+            source: "/srv/x".into(),
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
             seq: 1,
             time: "2026-01-02T03:04:05.678Z".to_owned(),
             context: Context {
-                container: container.to_owned(),
+                container: container.into(),
                 ..Context::default()
             },
             event,
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(found(&lines), (words(&["/work"]), words(&["/ref"])));
         let lost = |container| {
             let event = Event {
-                cause: Some(SIDECAR_LOST.to_owned()),
+                cause: Some(SIDECAR_LOST.into()),
                 ..Event::new(WallName::Network, Verdict::Ended, mount("/"))
             };
             line(container, event)

@@ -289,7 +289,7 @@ impl ClassUse {
         };
         if let Some((first, most)) = first
             && self.firsts.len() < most
-            && self.firsts.insert(first)
+            && self.firsts.insert(first.to_string())
         {
             return true;
         }
@@ -324,7 +324,7 @@ impl ClassUse {
     /// The line that counts omitted events.
     fn count(&mut self, class: Class, now_ms: u64) -> Event {
         let what = EventDetail::LeftOut {
-            of: class.as_str().to_owned(),
+            of: class.as_str().into(),
             events: std::mem::take(&mut self.left_out),
         };
         self.counts_due_ms = now_ms.saturating_add(self.counts_gap_ms);
@@ -332,7 +332,7 @@ impl ClassUse {
         Event {
             by: (class == Class::Verify).then_some(Actor::Verify),
             reason: Some(
-                "too many in a short time, or too many in all: they are only counted".to_owned(),
+                "too many in a short time, or too many in all: they are only counted".into(),
             ),
             ..Event::new(class.wall(), Verdict::Noted, what)
         }

@@ -60,9 +60,9 @@ impl Log {
             log.take(line, number, &prev);
             prev = hash(line);
             log.head = Some(LogHead {
-                file: file.to_owned(),
+                file: file.into(),
                 seq: number,
-                head: prev.clone(),
+                head: prev.clone().into(),
             });
         }
         log

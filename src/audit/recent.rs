@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 
 use super::WallName;
-use super::plain::plain;
+use super::plain::PlainText;
 use crate::text::bounded;
 
 /// Most lines.
@@ -67,10 +67,15 @@ impl DenialNotice {
             why,
             ask,
         } = self;
-        let mut line = format!("{} {}: {}", wall.as_str(), plain(what), plain(why));
+        let mut line = format!(
+            "{} {}: {}",
+            wall.as_str(),
+            PlainText::from(&**what),
+            PlainText::from(&**why)
+        );
         if let Some(ask) = ask {
             line.push_str("; to ask for: ");
-            line.push_str(&plain(ask));
+            line.push_str(&PlainText::from(&**ask));
         }
         bounded(&line, LONGEST_LINE)
     }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rows::{self, MOST};
-use super::{Context, EventDetail, LEARNT, LogLine, Verdict, WallName};
+use super::{Context, EventDetail, LEARNT, LogLine, PlainText, Verdict, WallName};
 use super::{signatures, words};
 use crate::policy::{Advice, Field, Tool};
 
@@ -65,12 +65,12 @@ impl DenialGroup {
         Self {
             wall: event.wall,
             what,
-            name,
+            name: name.map(|text| text.to_string()),
             times: 0,
             reason,
-            missing_rule: event.missing_rule.clone(),
-            hint: event.hint.clone(),
-            kind: kind.cloned().unwrap_or_default(),
+            missing_rule: event.missing_rule.clone().map(|text| text.to_string()),
+            hint: event.hint.clone().map(|text| text.to_string()),
+            kind: kind.cloned().unwrap_or_default().to_string(),
             span: (words::time(line), words::time(line)),
         }
     }
@@ -152,8 +152,8 @@ fn folded(lines: &[&LogLine], verdict: Verdict) -> Vec<DenialGroup> {
             other => words::what(other),
         };
         let reason = event.reason.clone().unwrap_or_default();
-        all.entry((event.wall, what.clone(), reason.clone()))
-            .or_insert_with(|| DenialGroup::of(line, what, reason))
+        all.entry((event.wall, what.clone(), reason.to_string()))
+            .or_insert_with(|| DenialGroup::of(line, what, reason.to_string()))
             .add(line);
     }
     // A name that was also connected to is listed with its port.
@@ -191,10 +191,10 @@ pub fn passed(lines: &[&LogLine]) -> Vec<TrafficGroup> {
             event.rule.clone().unwrap_or_default(),
         );
         let entry = all
-            .entry((what.clone(), rule.clone()))
+            .entry((what.clone(), rule.to_string()))
             .or_insert_with(|| TrafficGroup {
                 what,
-                rule,
+                rule: rule.to_string(),
                 ..TrafficGroup::default()
             });
         entry.connections = entry.connections.saturating_add(connections);
@@ -229,7 +229,7 @@ pub fn happened<'a>(lines: &[&'a LogLine]) -> Vec<&'a LogLine> {
 pub fn title(context: &Context) -> String {
     let id: String = context.container.chars().take(12).collect();
     let parts = [&context.namespace, &context.pod, &context.name];
-    let name: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+    let name: Vec<&str> = parts.into_iter().flatten().map(PlainText::as_str).collect();
     let engine = context.engine.as_deref().unwrap_or("-");
     let mut text = format!("container {id} ({engine}");
     if !name.is_empty() {

@@ -54,7 +54,7 @@ impl SignatureList {
                 Verdict::Denied | Verdict::Ended | Verdict::Noted | Verdict::WouldDeny => continue,
             };
             list.totals
-                .entry(key.clone())
+                .entry(key.to_string())
                 .or_default()
                 .add(user.as_deref(), signed);
             let (what, time) = (words::what(&event.what), words::time(line));
@@ -180,11 +180,11 @@ mod tests {
 
     fn signature(user: Option<&str>, namespace: Option<&str>, verdict: Verdict) -> Event {
         let what = EventDetail::Signature {
-            key: "SHA256:key".to_owned(),
-            user: user.map(str::to_owned),
+            key: "SHA256:key".into(),
+            user: user.map(Into::into),
             server: None,
             session: None,
-            namespace: namespace.map(str::to_owned),
+            namespace: namespace.map(Into::into),
         };
         Event::new(WallName::Keys, verdict, what)
     }

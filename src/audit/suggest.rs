@@ -117,7 +117,7 @@ pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
 fn called(lines: &[&LogLine]) -> BTreeMap<String, String> {
     let named = lines.iter().filter_map(|line| match &line.event.what {
         EventDetail::Syscall { name, .. } => {
-            Some((super::words::what(&line.event.what), name.clone()))
+            Some((super::words::what(&line.event.what), name.to_string()))
         }
         _ => None,
     });
@@ -292,8 +292,8 @@ mod tests {
             time: "2026-01-02T03:04:05.678Z".to_owned(),
             context: Context::default(),
             event: Event {
-                missing_rule: rule.map(str::to_owned),
-                reason: Some("a reason".to_owned()),
+                missing_rule: rule.map(Into::into),
+                reason: Some("a reason".into()),
                 ..Event::new(wall, Verdict::Denied, what)
             },
             prev: String::new(),
@@ -302,9 +302,9 @@ mod tests {
 
     fn call(name: &str) -> LogLine {
         let what = EventDetail::Syscall {
-            name: name.to_owned(),
-            call: format!("{name}(1, ...)"),
-            errno: "EPERM".to_owned(),
+            name: name.into(),
+            call: format!("{name}(1, ...)").into(),
+            errno: "EPERM".into(),
         };
         line(WallName::Syscalls, what, None)
     }
@@ -375,7 +375,7 @@ mod tests {
     fn a_published_port_is_suggested_to_lead_in() {
         let what = EventDetail::attempt(ConnectionKind::Outside, "", Some(8000));
         let mut port = line(WallName::Network, what, None);
-        port.event.cause = Some(PUBLISHED.to_owned());
+        port.event.cause = Some(PUBLISHED.into());
         for lines in [
             vec![port.clone()],
             vec![
@@ -411,7 +411,7 @@ mod tests {
             "{text}"
         );
         let of_wrap = lines.map(|mut line| {
-            line.context.engine = Some(Tool::WRAP.to_owned());
+            line.context.engine = Some(Tool::WRAP.into());
             line
         });
         let text = suggested(&of_wrap).text();
@@ -428,7 +428,7 @@ mod tests {
         let call = "mcp:https://a.test/mcp tools/call:search";
         let request = "GET https://a.test/x";
         let mut other = host("a.test", Some(443), Some(request));
-        other.event.reason = Some(format!("{request}: a reason"));
+        other.event.reason = Some(format!("{request}: a reason").into());
         let seen = suggested(&[
             host("a.test", Some(443), Some(call)),
             other,

@@ -6,12 +6,11 @@ use super::*;
 
 fn context() -> Context {
     Context {
-        container: "c1".to_owned(),
+        container: "c1".into(),
         // A hostile image name that imitates the warden's reason.
-        image: Some("\",\"time\":\"\",\"reason\":\"\"".to_owned()),
+        image: Some("\",\"time\":\"\",\"reason\":\"\"".into()),
         ..Context::default()
     }
-    .plain()
 }
 
 fn refused(host: &str, port: u16) -> Event {
@@ -22,7 +21,7 @@ fn refused(host: &str, port: u16) -> Event {
 fn ended(host: &str, sent: u64) -> Event {
     let what = EventDetail::Connection {
         via: None,
-        host: host.to_owned(),
+        host: host.into(),
         port: Some(443),
         sent: Some(sent),
         received: Some(1),
@@ -210,12 +209,12 @@ fn parsed(events: &[Event]) -> Vec<LogLine> {
 
 fn some() -> Vec<LogLine> {
     let mount = EventDetail::Mount {
-        destination: "/x".to_owned(),
-        source: "/etc".to_owned(),
+        destination: "/x".into(),
+        source: "/etc".into(),
     };
     let process = EventDetail::Process {
         state: ProcessState::Began,
-        arguments: vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()],
+        arguments: vec!["sh".to_owned(), "-c".to_owned(), "true".to_owned()].into(),
         cut: Vec::new(),
         uid: 7,
         gid: 7,
@@ -223,12 +222,12 @@ fn some() -> Vec<LogLine> {
     };
     let missing = Event {
         count: Some(5),
-        missing_rule: Some("a.test".to_owned()),
-        reason: Some("no rule matches it".to_owned()),
+        missing_rule: Some("a.test".into()),
+        reason: Some("no rule matches it".into()),
         ..refused("a.test", 443)
     };
     let allowed = Event {
-        rule: Some("b.test".to_owned()),
+        rule: Some("b.test".into()),
         count: Some(3),
         ..Event::new(
             WallName::Network,
@@ -237,7 +236,7 @@ fn some() -> Vec<LogLine> {
         )
     };
     let gone = Event {
-        rule: Some("b.test".to_owned()),
+        rule: Some("b.test".into()),
         ..ended("b.test", 500)
     };
     parsed(&[
@@ -279,7 +278,7 @@ fn the_report_starts_with_denials_that_a_rule_would_allow() {
 fn a_containers_names_never_become_markdown() {
     let evil = "`|<img src=x>[a](b)@team";
     let event = Event {
-        reason: Some(evil.to_owned()),
+        reason: Some(evil.into()),
         ..refused(evil, 1)
     };
     let lines = parsed(&[event]);
@@ -329,7 +328,7 @@ fn a_line_becomes_an_event_of_its_class() {
             4001 => &event["src_endpoint"]["container"],
             _ => &event["device"]["container"],
         };
-        assert_eq!(container["uid"], line.context.container, "{event}");
+        assert_eq!(container["uid"], *line.context.container, "{event}");
         assert_eq!(event["metadata"]["profiles"][0], "container", "{event}");
         assert!(
             event["unmapped"]["container"]["container"].is_null(),
@@ -342,7 +341,7 @@ fn a_line_becomes_an_event_of_its_class() {
         );
     }
     let limit = EventDetail::Limit {
-        limit: "limits.pids".to_owned(),
+        limit: "limits.pids".into(),
         times: 1,
         value: Some(64),
     };
@@ -350,10 +349,10 @@ fn a_line_becomes_an_event_of_its_class() {
     let event = ocsf::event(line);
     assert!(event["finding_info"]["uid"].is_string());
     let evidence = &event["evidences"][0]["src_endpoint"]["container"];
-    assert_eq!(evidence["uid"], line.context.container);
+    assert_eq!(evidence["uid"], *line.context.container);
     let inbound = EventDetail::Connection {
         via: Some(ConnectionKind::Inbound),
-        host: "192.0.2.7".to_owned(),
+        host: "192.0.2.7".into(),
         port: Some(80),
         sent: None,
         received: None,
@@ -362,7 +361,7 @@ fn a_line_becomes_an_event_of_its_class() {
     let event = ocsf::event(line);
     assert_eq!(event["src_endpoint"]["ip"], "192.0.2.7");
     assert_eq!(event["dst_endpoint"]["port"], 80);
-    assert_eq!(event["dst_endpoint"]["uid"], line.context.container);
+    assert_eq!(event["dst_endpoint"]["uid"], *line.context.container);
 }
 
 /// Finding 14 of the reading for honesty.
@@ -399,9 +398,9 @@ fn an_ocsf_event_has_a_unique_id_no_null_and_the_decision() {
 fn a_burst_of_other_calls_does_not_hide_the_first_of_one() {
     let call = |name: &str, arguments: usize| {
         let what = EventDetail::Syscall {
-            name: name.to_owned(),
-            call: format!("{name}({arguments})"),
-            errno: "EPERM".to_owned(),
+            name: name.into(),
+            call: format!("{name}({arguments})").into(),
+            errno: "EPERM".into(),
         };
         Event::new(WallName::Syscalls, Verdict::Denied, what)
     };
@@ -421,7 +420,7 @@ fn again_counts_an_event_as_take_does() {
     let event = |n: u64| {
         let what = EventDetail::Connection {
             via: None,
-            host: format!("h{}.test", n * n % 131),
+            host: format!("h{}.test", n * n % 131).into(),
             port: Some(443),
             sent: Some(0),
             received: Some(0),
@@ -460,8 +459,8 @@ fn again_counts_an_event_as_take_does() {
 #[test]
 fn a_hint_about_a_denial_can_still_be_followed() {
     let event = Event {
-        missing_rule: Some("a.test".to_owned()),
-        hint: Some("agentbox update --network-add a.test c1".to_owned()),
+        missing_rule: Some("a.test".into()),
+        hint: Some("agentbox update --network-add a.test c1".into()),
         ..refused("a.test", 443)
     };
     let lines = parsed(&[event]);
@@ -489,8 +488,8 @@ fn no_output_of_a_log_suggests_a_metadata_service() {
     // Lines of earlier versions name such rules.
     let lines = parsed(
         &["169.254.169.254:80", "metadata.google.internal:80"].map(|rule| Event {
-            missing_rule: Some(rule.to_owned()),
-            hint: Some(format!("agentbox update --network-add {rule} c1")),
+            missing_rule: Some(rule.into()),
+            hint: Some(format!("agentbox update --network-add {rule} c1").into()),
             ..refused("x.test", 80)
         }),
     );
@@ -512,9 +511,9 @@ fn a_flood_of_denied_hosts_does_not_hide_a_call_or_a_limit() {
         .map(|n| refused(&format!("h{n}.test"), 443))
         .collect();
     let call = EventDetail::Syscall {
-        name: "ptrace".to_owned(),
-        call: "ptrace(16, ...)".to_owned(),
-        errno: "EPERM".to_owned(),
+        name: "ptrace".into(),
+        call: "ptrace(16, ...)".into(),
+        errno: "EPERM".into(),
     };
     events.push(Event::new(WallName::Syscalls, Verdict::Denied, call));
     events.extend((0..300).map(|n| {
@@ -551,7 +550,7 @@ fn created(arguments: Vec<String>) -> Event {
         exit: None,
         signal: None,
         logs: Vec::new(),
-        command: Some(LoggedCommand::plain(arguments, 1000, 100)),
+        command: Some(LoggedCommand::of(arguments, 1000, 100)),
         kept: BTreeMap::new(),
         receipt_by: None,
     };
@@ -590,7 +589,7 @@ fn the_command_of_a_container_is_in_every_output_of_its_log() {
 fn a_line_of_escaped_arguments_is_shorter_than_the_part_of_a_log_that_is_read() {
     for bad in ['\u{200b}', '\u{7f}', '"', '\\', 'a', '\u{10ffff}'] {
         let arguments = vec![String::from(bad).repeat(300); 100];
-        let lines = Chain::default().render("", &Context::default(), &created(arguments).plain());
+        let lines = Chain::default().render("", &Context::default(), &created(arguments));
         assert!(lines.len() < 40 << 10, "{bad:?}: {}", lines.len());
         let line: LogLine = serde_json::from_slice(&lines).unwrap();
         let EventDetail::Container { command, .. } = line.event.what else {

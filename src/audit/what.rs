@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::LoggedCommand;
-use super::command::{ArgumentCut, plain_arguments};
+use super::command::ArgumentCut;
 use super::expired::ExpiredItem;
 use super::life::{LifeState, LogHead, ProcessState};
-use super::plain::{plain, plain_list};
+use super::plain::{PlainList, PlainText};
 
 /// The way of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,8 +56,8 @@ pub enum EventDetail {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         via: Option<ConnectionKind>,
         /// The name or address of the other side. Absent if it is not known.
-        #[serde(default, skip_serializing_if = "String::is_empty")]
-        host: String,
+        #[serde(default, skip_serializing_if = "str::is_empty")]
+        host: PlainText,
         /// The TCP or UDP port, 1 to 65535; of an incoming connection, the container's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         port: Option<u16>,
@@ -73,83 +73,83 @@ pub enum EventDetail {
         /// Always `dns`.
         via: ConnectionKind,
         /// The name.
-        host: String,
+        host: PlainText,
     },
     /// An approval or a denial by the operator (`agentbox approve`, `deny`).
     Approval {
         /// The host's name.
-        host: String,
+        host: PlainText,
         /// The TCP port, 1 to 65535.
         port: u16,
         /// How long it lasts: `once`, `always`, or seconds, such as `600s`. Absent for a denial.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        lasting: Option<String>,
+        lasting: Option<PlainText>,
         /// The user on the node who decided.
-        by: String,
+        by: PlainText,
     },
     /// Network rules that changed while the container ran (`agentbox update`).
     Rules {
         /// Rules that were added to `network.allow`.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        added: Vec<String>,
+        #[serde(default, skip_serializing_if = "PlainList::is_empty")]
+        added: PlainList,
         /// Rules that were removed from `network.allow`.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        removed: Vec<String>,
+        #[serde(default, skip_serializing_if = "PlainList::is_empty")]
+        removed: PlainList,
         /// Rules that were added to `network.deny`.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        denied: Vec<String>,
+        #[serde(default, skip_serializing_if = "PlainList::is_empty")]
+        denied: PlainList,
         /// Ports that were added to `network.inbound`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         inbound: Vec<u16>,
         /// The user on the node who changed them.
-        by: String,
+        by: PlainText,
     },
     /// A rule, an approval or a secret that has expired.
     Expired {
         /// The kind of item.
         of: ExpiredItem,
         /// The rule, the approval's `HOST:PORT`, or the secret's name.
-        item: String,
+        item: PlainText,
         /// When it expired (RFC 3339, UTC).
-        until: String,
+        until: PlainText,
     },
     /// A denied system call.
     Syscall {
         /// Its name, such as `mount`.
-        name: String,
+        name: PlainText,
         /// The call in C's notation, with those arguments that are numbers.
-        call: String,
+        call: PlainText,
         /// The error that the caller got, such as `EPERM`.
-        errno: String,
+        errno: PlainText,
     },
     /// A signature with a key of the user's SSH agent: for a login to a server, or for a message.
     Signature {
         /// The key's fingerprint, as `ssh-add -l` prints it.
-        key: String,
+        key: PlainText,
         /// The user at the server. Absent for a message, and for unknown data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        user: Option<String>,
+        user: Option<PlainText>,
         /// The fingerprint of the server's key, for which alone the signature counts. Absent if the signed data names none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        server: Option<String>,
+        server: Option<PlainText>,
         /// SHA-256 of the id of a login's SSH connection, if `server` is absent: 64 hexadecimal digits.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        session: Option<String>,
+        session: Option<PlainText>,
         /// The message's namespace: `git` for commits and tags. Absent for a login, and for unknown data.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        namespace: Option<String>,
+        namespace: Option<PlainText>,
     },
     /// A mount.
     Mount {
         /// The path inside the container.
-        destination: String,
+        destination: PlainText,
         /// The path on the node, or the file system's name.
-        source: String,
+        source: PlainText,
     },
     /// Requested capabilities, devices, options or settings.
     Asked {
         /// The request as a phrase.
-        item: String,
+        item: PlainText,
     },
     /// The life of the container.
     Container {
@@ -160,7 +160,7 @@ pub enum EventDetail {
         exit: Option<i32>,
         /// The name of the signal, if `state` is `signalled`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        signal: Option<String>,
+        signal: Option<PlainText>,
         /// The ends of the run's other logs, if `state` is `deleted`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         logs: Vec<LogHead>,
@@ -170,17 +170,17 @@ pub enum EventDetail {
         /// SHA-256 of the run's files, in hexadecimal. If `state` is `created`: of `plan` and `filter`, and the name of the
         /// `run`. If `deleted`: of each file, by its name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-        kept: BTreeMap<String, String>,
+        kept: BTreeMap<PlainText, PlainText>,
         /// The id of the key that signs the receipt, if `state` is `deleted`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        receipt_by: Option<String>,
+        receipt_by: Option<PlainText>,
     },
     /// The life of an `exec` process.
     Process {
         /// The change.
         state: ProcessState,
         /// The program and its arguments, cut as those of a command.
-        arguments: Vec<String>,
+        arguments: PlainList,
         /// The arguments that are cut in `arguments`. Absent if none is.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         cut: Vec<ArgumentCut>,
@@ -195,7 +195,7 @@ pub enum EventDetail {
     /// A limit that the container reached.
     Limit {
         /// The policy's field: `limits.memory` or `limits.pids`.
-        limit: String,
+        limit: PlainText,
         /// How often it was reached since the container began, by the kernel's count.
         times: u64,
         /// The limit in the kernel: bytes, or a number of processes.
@@ -205,25 +205,25 @@ pub enum EventDetail {
     /// New limits (`agentbox update`).
     Update {
         /// The new limits, each as `name=value`.
-        limits: Vec<String>,
+        limits: PlainList,
     },
     /// The result of `agentbox verify` in this container.
     Verified {
         /// The result as a whole: `held`, `not-held`, `not-tried` or `not-promised`.
-        result: String,
+        result: PlainText,
         /// How many attempts the walls refused.
         held: u64,
         /// The names of attempts that succeeded although the policy promises otherwise.
-        not_held: Vec<String>,
+        not_held: Vec<PlainText>,
         /// The names of attempts that could not be made.
-        not_tried: Vec<String>,
+        not_tried: Vec<PlainText>,
         /// SHA-256 of the whole report, `verify.json` beside the log: 64 hexadecimal digits.
-        report: String,
+        report: PlainText,
     },
     /// The number of events that got no line, because their class used up its quota.
     LeftOut {
         /// The class, such as `denied connections`.
-        of: String,
+        of: PlainText,
         /// How many events got no line.
         events: u64,
     },
@@ -235,11 +235,11 @@ impl EventDetail {
         match (via, port) {
             (ConnectionKind::Dns, _) => Self::Name {
                 via,
-                host: host.to_owned(),
+                host: host.into(),
             },
             _ => Self::Connection {
                 via: Some(via),
-                host: host.to_owned(),
+                host: host.into(),
                 port,
                 sent: None,
                 received: None,
@@ -251,7 +251,7 @@ impl EventDetail {
     pub fn to(host: &str, port: u16) -> Self {
         Self::Connection {
             via: None,
-            host: host.to_owned(),
+            host: host.into(),
             port: Some(port),
             sent: None,
             received: None,
@@ -271,6 +271,24 @@ impl EventDetail {
         }
     }
 
+    /// A change of an `exec` process's state.
+    pub fn process(state: ProcessState, command: LoggedCommand, exit: Option<i32>) -> Self {
+        let LoggedCommand {
+            arguments,
+            cut,
+            uid,
+            gid,
+        } = command;
+        Self::Process {
+            state,
+            arguments,
+            cut,
+            uid,
+            gid,
+            exit,
+        }
+    }
+
     /// Its host, if it has one.
     pub fn host(&self) -> Option<&str> {
         match self {
@@ -278,7 +296,7 @@ impl EventDetail {
             | Self::Name { host, .. }
             | Self::Approval { host, .. } => Some(host)
                 .filter(|host| !host.is_empty())
-                .map(String::as_str),
+                .map(PlainText::as_str),
             Self::Rules { .. }
             | Self::Expired { .. }
             | Self::Syscall { .. }
@@ -292,99 +310,5 @@ impl EventDetail {
             | Self::Verified { .. }
             | Self::LeftOut { .. } => None,
         }
-    }
-
-    pub(super) fn plain(self) -> Self {
-        match self {
-            Self::Connection {
-                via,
-                host,
-                port,
-                sent,
-                received,
-            } => Self::Connection {
-                via,
-                host: plain(&host),
-                port,
-                sent,
-                received,
-            },
-            Self::Name { via, host } => Self::Name {
-                via,
-                host: plain(&host),
-            },
-            Self::Approval {
-                host,
-                port,
-                lasting,
-                by,
-            } => Self::Approval {
-                host: plain(&host),
-                port,
-                lasting,
-                by: plain(&by),
-            },
-            Self::Rules {
-                added,
-                removed,
-                denied,
-                inbound,
-                by,
-            } => Self::Rules {
-                added: plain_list(added),
-                removed: plain_list(removed),
-                denied: plain_list(denied),
-                inbound,
-                by: plain(&by),
-            },
-            Self::Syscall { name, call, errno } => Self::Syscall {
-                name: plain(&name),
-                call: plain(&call),
-                errno: plain(&errno),
-            },
-            Self::Signature {
-                key,
-                user,
-                server,
-                session,
-                namespace,
-            } => Self::Signature {
-                key: plain(&key),
-                user: user.map(|user| plain(&user)),
-                server: server.map(|server| plain(&server)),
-                session: session.map(|session| plain(&session)),
-                namespace: namespace.map(|namespace| plain(&namespace)),
-            },
-            Self::Mount {
-                destination,
-                source,
-            } => Self::Mount {
-                destination: plain(&destination),
-                source: plain(&source),
-            },
-            Self::Asked { item } => Self::Asked { item: plain(&item) },
-            one @ (Self::Process { .. } | Self::Expired { .. }) => one.with_plain_parts(),
-            Self::Update { limits } => Self::Update {
-                limits: plain_list(limits),
-            },
-            // Numbers, agentbox's own words, and a command, which was made plain.
-            same @ (Self::Container { .. }
-            | Self::Limit { .. }
-            | Self::Verified { .. }
-            | Self::LeftOut { .. }) => same,
-        }
-    }
-
-    /// Makes a process's arguments plain, and records the cuts. Makes an expired item plain.
-    fn with_plain_parts(mut self) -> Self {
-        if let Self::Expired { item, .. } = &mut self {
-            *item = plain(item);
-        }
-        if let Self::Process { arguments, cut, .. } = &mut self
-            && cut.is_empty()
-        {
-            (*arguments, *cut) = plain_arguments(std::mem::take(arguments));
-        }
-        self
     }
 }

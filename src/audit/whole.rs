@@ -111,9 +111,9 @@ fn check_unnamed(log: &mut Log) {
 /// The end of an empty log.
 pub fn no_line(file: &str) -> LogHead {
     LogHead {
-        file: file.to_owned(),
+        file: file.into(),
         seq: 0,
-        head: NONE.to_owned(),
+        head: NONE.into(),
     }
 }
 

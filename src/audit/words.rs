@@ -46,7 +46,7 @@ pub fn what(what: &EventDetail) -> String {
         } => format!("mount at {destination} (from {source})"),
         EventDetail::Syscall { call, errno, .. } => format!("{call}: {errno}"),
         EventDetail::Signature { .. } => signature(what),
-        EventDetail::Asked { item } => item.clone(),
+        EventDetail::Asked { item } => item.to_string(),
         EventDetail::Container { .. } => life(what),
         EventDetail::Process {
             state,

@@ -11,7 +11,8 @@ use super::events::duration;
 use super::out::{self, Reader, TableFit};
 use crate::audit::report::{self, RunHeader};
 use crate::audit::{
-    Event, EventDetail, LifeState, LogLine, LoggedCommand, Verdict, markdown, ocsf, schema, words,
+    Event, EventDetail, LifeState, LogLine, LoggedCommand, PlainText, Verdict, markdown, ocsf,
+    schema, words,
 };
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, FoundRun, Logs};
@@ -282,7 +283,7 @@ fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> [String; 10] {
         counted.map(|line| line.event.times()).sum()
     };
     let parts = [&context.namespace, &context.pod, &context.name];
-    let name: Vec<&str> = parts.into_iter().flatten().map(String::as_str).collect();
+    let name: Vec<&str> = parts.into_iter().flatten().map(PlainText::as_str).collect();
     let or_none = |text: String| match text.is_empty() {
         true => "-".to_owned(),
         false => text,
@@ -294,7 +295,7 @@ fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> [String; 10] {
         took(&logs.lines(), found).unwrap_or_else(|| "-".to_owned()),
         count(Verdict::Denied).to_string(),
         count(Verdict::Allowed).to_string(),
-        or_none(context.policy.clone().unwrap_or_default()),
+        or_none(context.policy.as_deref().unwrap_or_default().to_owned()),
         or_none(name.join("/")),
         or_none(workspace(found).unwrap_or_default()),
         or_none(logs.command().map(LoggedCommand::words).unwrap_or_default()),

@@ -119,7 +119,7 @@ fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
             }
             (EventDetail::Connection { .. } | EventDetail::Name { .. }, Verdict::Denied) => {
                 let cause = event.cause.clone().unwrap_or_default();
-                *status.denied.entry(cause).or_default() += event.times();
+                *status.denied.entry(cause.to_string()).or_default() += event.times();
             }
             _ => {}
         }

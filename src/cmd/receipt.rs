@@ -99,7 +99,7 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, FileState)]
         writeln!(page, "{name}: {}", escape(text)).expect("a String takes every text");
     };
     let container = &receipt.container;
-    let mut who = container.container.clone();
+    let mut who = container.container.to_string();
     let parts = [
         &container.namespace,
         &container.pod,

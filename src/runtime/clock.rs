@@ -334,9 +334,9 @@ fn settled_cause(clock: &OwnedFd) -> Option<EndCause> {
 
 /// The line of the log about more time.
 fn extended(wall: Lifetime) -> Event {
-    let limits = vec![format!("{}={wall}", Field::TimeWall)];
+    let limits = vec![format!("{}={wall}", Field::TimeWall)].into();
     Event {
-        reason: Some(format!("set by {}", events::who())),
+        reason: Some(format!("set by {}", events::who()).into()),
         ..Event::new(
             WallName::Resources,
             Verdict::Noted,

@@ -72,10 +72,9 @@ impl ServedContainer {
         };
         let what = EventDetail::life(LifeState::Ended);
         let event = Event {
-            cause: Some(SIDECAR_LOST.to_owned()),
+            cause: Some(SIDECAR_LOST.into()),
             hint: Some(
-                "find what ended the sidecar: the node's OOM killer, or a process of root"
-                    .to_owned(),
+                "find what ended the sidecar: the node's OOM killer, or a process of root".into(),
             ),
             ..Event::new(WallName::Network, Verdict::Ended, what)
         };

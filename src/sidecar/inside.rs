@@ -62,8 +62,8 @@ impl DenialFile {
         let refused = DenialNotice {
             wall: event.wall,
             what: words::what(&event.what),
-            why: event.reason.clone().unwrap_or_default(),
-            ask: event.hint.clone(),
+            why: event.reason.clone().unwrap_or_default().to_string(),
+            ask: event.hint.clone().map(|text| text.to_string()),
         };
         self.take(&refused, event.times(), now_ms);
     }
@@ -142,12 +142,12 @@ mod tests {
     #[test]
     fn a_denied_call_is_shown_in_the_file_but_not_to_containers_that_share_the_network() {
         let what = EventDetail::Syscall {
-            name: "mount".to_owned(),
-            call: "mount(...)".to_owned(),
-            errno: "EPERM".to_owned(),
+            name: "mount".into(),
+            call: "mount(...)".into(),
+            errno: "EPERM".into(),
         };
         let event = Event {
-            reason: Some("it changes mounts".to_owned()),
+            reason: Some("it changes mounts".into()),
             ..Event::new(WallName::Syscalls, Verdict::Denied, what)
         };
         let mut inside = DenialFile::default();

@@ -89,16 +89,14 @@ impl Journal {
         if let Some(inside) = &mut self.inside {
             inside.hear(&event, now_ms);
         }
-        self.take(event.plain(), now_ms);
+        self.take(event, now_ms);
     }
 
     /// Whether an event would be in a line if it came now. To be asked before an action that may not happen without.
     pub fn admits(&mut self, event: &Event, now_ms: u64) -> bool {
         self.put();
         self.reserved_for = Some(Class::of(event));
-        self.unwritten.is_empty()
-            && self.quotas.admits(&event.clone().plain(), now_ms)
-            && self.reserve(RESERVED)
+        self.unwritten.is_empty() && self.quotas.admits(event, now_ms) && self.reserve(RESERVED)
     }
 
     /// Takes an event as [`Self::write`] does, and says whether it is in the file: in a line of its own, or as one more of
@@ -108,12 +106,11 @@ impl Journal {
         if !self.unwritten.is_empty() {
             return false;
         }
-        let plain = event.plain();
         let lost = self.lost();
-        self.take(plain.clone(), now_ms);
+        self.take(event.clone(), now_ms);
         let is_recorded = self.unwritten.is_empty() && self.lost() == lost;
         if !is_recorded {
-            self.quotas.forget(plain);
+            self.quotas.forget(event);
         }
         is_recorded
     }
@@ -127,8 +124,8 @@ impl Journal {
         }
     }
 
-    fn take(&mut self, plain: Event, now_ms: u64) {
-        for event in self.quotas.take(plain, now_ms) {
+    fn take(&mut self, event: Event, now_ms: u64) {
+        for event in self.quotas.take(event, now_ms) {
             self.line(&event);
         }
     }
@@ -211,7 +208,7 @@ mod tests {
     fn refused(host: &str, port: u16) -> Event {
         let what = EventDetail::attempt(ConnectionKind::Http, host, Some(port));
         Event {
-            reason: Some("no rule names \u{9b}it\u{202e}".to_owned()),
+            reason: Some("no rule names \u{9b}it\u{202e}".into()),
             ..Event::new(WallName::Network, Verdict::Denied, what)
         }
     }
@@ -221,7 +218,7 @@ mod tests {
         let fd = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
         let mut file = std::fs::File::from(fd);
         let context = Context {
-            container: "c1".to_owned(),
+            container: "c1".into(),
             ..Context::default()
         };
         let mut journal = Journal::new(file.try_clone().unwrap().into(), context);
@@ -274,11 +271,11 @@ mod tests {
     /// A signature for a message.
     fn signature(namespace: &str) -> Event {
         let what = EventDetail::Signature {
-            key: format!("SHA256:{}", "k".repeat(43)),
+            key: format!("SHA256:{}", "k".repeat(43)).into(),
             user: None,
             server: None,
             session: None,
-            namespace: Some(namespace.to_owned()),
+            namespace: Some(namespace.into()),
         };
         Event::new(WallName::Keys, Verdict::Allowed, what)
     }
@@ -304,7 +301,7 @@ mod tests {
                     ..
                 } = &line.event.what
             {
-                *all.entry(namespace.clone()).or_default() += line.event.times();
+                *all.entry(namespace.to_string()).or_default() += line.event.times();
             }
         }
         all
@@ -358,7 +355,7 @@ mod tests {
         }
         let denied = |n: u64| Event {
             verdict: Verdict::Denied,
-            reason: Some("r".repeat(200)),
+            reason: Some("r".repeat(200).into()),
             ..signature(&format!("{n}{}", "d".repeat(240)))
         };
         // Equal signatures wait, longer each time, while denied requests take all that is left.

@@ -28,8 +28,8 @@ impl MountPaths {
     /// The subject of its events.
     pub fn what(&self) -> EventDetail {
         EventDetail::Mount {
-            destination: self.destination.clone(),
-            source: self.source.clone(),
+            destination: self.destination.clone().into(),
+            source: self.source.clone().into(),
         }
     }
 }

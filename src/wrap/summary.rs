@@ -279,8 +279,8 @@ mod tests {
     fn line(host: &str, port: Option<u16>, reason: &str, rule: Option<&str>) -> LogLine {
         let via = port.map_or(ConnectionKind::Dns, |_| ConnectionKind::Http);
         of(Event {
-            reason: Some(reason.to_owned()),
-            missing_rule: rule.map(str::to_owned),
+            reason: Some(reason.into()),
+            missing_rule: rule.map(str::to_owned).map(Into::into),
             ..Event::new(
                 WallName::Network,
                 Verdict::Denied,
@@ -340,14 +340,14 @@ mod tests {
             })
             .collect();
         let what = EventDetail::LeftOut {
-            of: "names".to_owned(),
+            of: "names".into(),
             events: 9,
         };
         log.push(of(Event::new(WallName::Network, Verdict::Noted, what)));
         let lines = DeniedSummary::of(&log).lines();
         assert_eq!(lines.len(), MOST + 2);
         assert!(
-            lines[0].starts_with("denied: h0??2J???:1; "),
+            lines[0].starts_with("denied: h0?u?1b??2J???u?202e?:1; "),
             "{}",
             lines[0]
         );

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Context, LogHead, hash};
+use crate::audit::{Context, LogHead, PlainText, hash};
 
 /// `_type` of the statement.
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";
@@ -76,15 +76,15 @@ pub struct VerifyOutcome {
     /// When (RFC 3339).
     pub time: String,
     /// `held`, `not-held`, `not-tried` or `not-promised`.
-    pub result: String,
+    pub result: PlainText,
     /// Attempts that a wall stopped.
     pub held: u64,
     /// Names of attempts that succeeded.
-    pub not_held: Vec<String>,
+    pub not_held: Vec<PlainText>,
     /// Names of attempts that could not be made.
-    pub not_tried: Vec<String>,
+    pub not_tried: Vec<PlainText>,
     /// SHA-256 of the full report, `verify.json` of the run.
-    pub report: String,
+    pub report: PlainText,
 }
 
 /// One file of the log.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use oci_spec::runtime::Process;
 use rustix::process::PidfdFlags;
 
-use crate::audit::{Actor, Event, EventDetail, ProcessState, Verdict, WallName};
+use crate::audit::{Actor, Event, EventDetail, LoggedCommand, ProcessState, Verdict, WallName};
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::calls::line;
@@ -14,9 +14,7 @@ use crate::sidecar::calls::line;
 #[derive(Debug)]
 pub struct NotedProcess {
     run: RunDir,
-    arguments: Vec<String>,
-    uid: u32,
-    gid: u32,
+    command: LoggedCommand,
     by: Option<Actor>,
 }
 
@@ -25,9 +23,11 @@ impl NotedProcess {
     pub(super) fn new(place: &ContainerPaths, process: &Process, by: Option<Actor>) -> Self {
         Self {
             run: RunDir::of(place),
-            arguments: process.args().clone().unwrap_or_default(),
-            uid: process.user().uid(),
-            gid: process.user().gid(),
+            command: LoggedCommand::of(
+                process.args().clone().unwrap_or_default(),
+                process.user().uid(),
+                process.user().gid(),
+            ),
             by,
         }
     }
@@ -43,7 +43,7 @@ impl NotedProcess {
     /// It could not be started.
     pub(super) fn refused(&self, why: &str) {
         self.run.note(vec![Event {
-            reason: Some(why.to_owned()),
+            reason: Some(why.into()),
             ..self.event(ProcessState::Refused, Verdict::Failed, None)
         }]);
     }
@@ -74,14 +74,7 @@ impl NotedProcess {
     }
 
     fn event(&self, state: ProcessState, verdict: Verdict, exit: Option<i32>) -> Event {
-        let what = EventDetail::Process {
-            state,
-            arguments: self.arguments.clone(),
-            cut: Vec::new(),
-            uid: self.uid,
-            gid: self.gid,
-            exit,
-        };
+        let what = EventDetail::process(state, self.command.clone(), exit);
         Event {
             by: self.by,
             ..Event::new(WallName::Life, verdict, what)

@@ -224,13 +224,13 @@ impl Quarantine {
     /// The same for the container's log.
     pub(super) fn events(&self) -> Vec<Event> {
         let event = |cause: &str, line: &String| Event {
-            cause: Some(cause.to_owned()),
-            reason: Some(line.clone()),
+            cause: Some(cause.into()),
+            reason: Some(line.clone().into()),
             ..Event::new(
                 WallName::Filesystem,
                 Verdict::Noted,
                 EventDetail::Asked {
-                    item: "files that the user's tools run".to_owned(),
+                    item: "files that the user's tools run".into(),
                 },
             )
         };

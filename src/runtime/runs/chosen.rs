@@ -32,7 +32,7 @@ pub(super) fn chosen(
             (&other.engine, other.short()) != (&identity.engine, identity.short())
         };
         if identity.answers_to(text) && named.iter().all(is_other) {
-            named.push((id, identity));
+            named.push((id.to_string(), identity));
         }
     }
     let begin = ids().filter(|id| text.len() >= find::SHOWN && id.starts_with(text));
@@ -86,10 +86,10 @@ mod tests {
                 _ => [part(0), part(1), part(2)],
             };
             let context = Context {
-                container: (*id).to_owned(),
-                namespace,
-                pod,
-                name,
+                container: (*id).into(),
+                namespace: namespace.map(Into::into),
+                pod: pod.map(Into::into),
+                name: name.map(Into::into),
                 ..Context::default()
             };
             let event = life(EventDetail::life(LifeState::Created));
@@ -186,7 +186,7 @@ mod tests {
         let write = |run: &RunDir, name: Option<&str>| {
             let mut what = EventDetail::life(LifeState::Created);
             if let EventDetail::Container { kept, .. } = &mut what {
-                kept.extend(name.map(|name| ("run".to_owned(), audit::hash(name.as_bytes()))));
+                kept.extend(name.map(|name| ("run".into(), audit::hash(name.as_bytes()).into())));
             }
             let context = run.whose();
             let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &life(what));

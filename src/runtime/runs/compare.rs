@@ -9,7 +9,7 @@ use super::verified::VERIFIED;
 use super::{FILTER, RUN, RunDir};
 use crate::audit::receipt::{Statement, Subject};
 use crate::audit::whole::Stage;
-use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, hash};
+use crate::audit::{EventDetail, LOGS, Log, LogFault, LogLine, NODE, PlainText, hash};
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record;
 use crate::text::escape;
@@ -53,11 +53,11 @@ pub(super) fn faults(run: &RunDir) -> Result<Vec<LogFault>, RuntimeError> {
 
 impl RunDir {
     /// The hashes of its files other than logs.
-    pub(super) fn hashes(&self) -> BTreeMap<String, String> {
+    pub(super) fn hashes(&self) -> BTreeMap<PlainText, PlainText> {
         let hashed = BESIDES_LOGS.into_iter().filter_map(|name| {
             // Anything but a regular file is not the run's, and `audit` reports it.
             match files::read(&self.file(name)) {
-                Ok(Content::Bytes(content)) => Some((name.to_owned(), hash(&content))),
+                Ok(Content::Bytes(content)) => Some((name.into(), hash(&content).into())),
                 Ok(Content::Absent | Content::Foreign(_)) | Err(_) => None,
             }
         });

@@ -6,7 +6,8 @@ use std::path::Path;
 use oci_spec::runtime::{LinuxResources, Process};
 
 use crate::audit::{
-    CountedLimit, Event, EventDetail, LifeState, LogHead, LoggedCommand, Verdict, WallName, hash,
+    CountedLimit, Event, EventDetail, LifeState, LogHead, LoggedCommand, PlainText, Verdict,
+    WallName, hash,
 };
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
@@ -29,7 +30,7 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     let plan = record.plan();
     let command = process.map(|process| {
         let (arguments, user) = (process.args().clone(), process.user());
-        LoggedCommand::plain(arguments.unwrap_or_default(), user.uid(), user.gid())
+        LoggedCommand::of(arguments.unwrap_or_default(), user.uid(), user.gid())
     });
     let mut events = vec![life(EventDetail::Container {
         state: LifeState::Created,
@@ -62,9 +63,9 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         let (reason, hint) = not_given(item);
         let what = asked_item(item);
         Event {
-            cause: Some("not-given".to_owned()),
-            reason: Some(reason.to_owned()),
-            hint: hint.map(str::to_owned),
+            cause: Some("not-given".into()),
+            reason: Some(reason.into()),
+            hint: hint.map(Into::into),
             ..Event::new(wall_of(item), verdict, what)
         }
     });
@@ -81,21 +82,21 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
 
 fn mount_of(destination: &Path, source: &Path) -> EventDetail {
     EventDetail::Mount {
-        destination: text::of(destination),
-        source: text::of(source),
+        destination: text::of(destination).into(),
+        source: text::of(source).into(),
     }
 }
 
 fn mount_event(what: EventDetail, verdict: Verdict, cause: &str, why: String) -> Event {
     Event {
-        cause: Some(cause.to_owned()),
-        reason: Some(why),
+        cause: Some(cause.into()),
+        reason: Some(why.into()),
         ..Event::new(WallName::Filesystem, verdict, what)
     }
 }
 
 /// The hashes of what is enforced.
-fn kept_of(record: &Record) -> BTreeMap<String, String> {
+fn kept_of(record: &Record) -> BTreeMap<PlainText, PlainText> {
     // A plan always has a JSON form.
     let plan = record
         .plan()
@@ -104,7 +105,7 @@ fn kept_of(record: &Record) -> BTreeMap<String, String> {
     let all = [("plan", plan), (FILTER, record.filter_hash.clone())];
     let known = all
         .into_iter()
-        .filter_map(|(name, hash)| Some((name.to_owned(), hash?)));
+        .filter_map(|(name, hash)| Some((name.into(), hash?.into())));
     known.collect()
 }
 
@@ -120,8 +121,8 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         network: _,
     } = audit;
     let event = |wall, what, cause: &str, why: &str| Event {
-        cause: Some(cause.to_owned()),
-        reason: Some(format!("policy {policy}: {why}")),
+        cause: Some(cause.into()),
+        reason: Some(format!("policy {policy}: {why}").into()),
         ..Event::new(wall, Verdict::WouldDeny, what)
     };
     let refused = refused.iter().map(|why| {
@@ -218,7 +219,7 @@ fn wall_of(item: &OmittedItem) -> WallName {
 /// An item that the engine requested, as the log shows it.
 fn asked_item(item: impl ToString) -> EventDetail {
     EventDetail::Asked {
-        item: item.to_string(),
+        item: item.to_string().into(),
     }
 }
 
@@ -245,7 +246,7 @@ pub fn started(result: &Result<(), RuntimeError>) -> Event {
         Ok(()) => event,
         Err(error) => Event {
             verdict: Verdict::Failed,
-            reason: Some(crate::log::chain(error)),
+            reason: Some(crate::log::chain(error).into()),
             ..event
         },
     }
@@ -268,7 +269,7 @@ pub fn ended(status: i32) -> Event {
 /// receipt.
 pub fn deleted(
     logs: Vec<LogHead>,
-    kept: BTreeMap<String, String>,
+    kept: BTreeMap<PlainText, PlainText>,
     receipt_by: Option<String>,
 ) -> Event {
     life(EventDetail::Container {
@@ -278,7 +279,7 @@ pub fn deleted(
         logs,
         command: None,
         kept,
-        receipt_by,
+        receipt_by: receipt_by.map(Into::into),
     })
 }
 
@@ -287,7 +288,7 @@ pub fn signalled(signal: &str) -> Event {
     life(EventDetail::Container {
         state: LifeState::Signalled,
         exit: None,
-        signal: Some(signal.to_owned()),
+        signal: Some(signal.into()),
         logs: Vec::new(),
         command: None,
         kept: BTreeMap::new(),
@@ -305,11 +306,13 @@ pub fn limits_set(resources: &LinuxResources) -> Event {
         &mut limits,
     );
     Event {
-        reason: Some(format!("set by {}", who())),
+        reason: Some(format!("set by {}", who()).into()),
         ..Event::new(
             WallName::Resources,
             Verdict::Noted,
-            EventDetail::Update { limits },
+            EventDetail::Update {
+                limits: limits.into(),
+            },
         )
     }
 }
@@ -342,7 +345,7 @@ pub fn rules_changed(old: &EgressRules, new: &EgressRules) -> Event {
         removed: words(&old.allow, &new.allow),
         denied: words(&new.deny, &old.deny),
         inbound: Vec::new(),
-        by: who(),
+        by: who().into(),
     };
     Event::new(WallName::Rules, Verdict::Noted, what)
 }
@@ -350,15 +353,17 @@ pub fn rules_changed(old: &EgressRules, new: &EgressRules) -> Event {
 /// The user has decided about a host.
 pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Event {
     let what = EventDetail::Approval {
-        host: host.to_string(),
+        host: host.to_string().into(),
         port,
-        lasting: approved.map(|lasting| match lasting {
-            ApprovalTerm::Once => "once".to_owned(),
-            ApprovalTerm::Always => "always".to_owned(),
-            ApprovalTerm::Seconds(seconds) => format!("{seconds}s"),
-            ApprovalTerm::Until(date) => format!("until {date}"),
-        }),
-        by: who(),
+        lasting: approved
+            .map(|lasting| match lasting {
+                ApprovalTerm::Once => "once".to_owned(),
+                ApprovalTerm::Always => "always".to_owned(),
+                ApprovalTerm::Seconds(seconds) => format!("{seconds}s"),
+                ApprovalTerm::Until(date) => format!("until {date}"),
+            })
+            .map(Into::into),
+        by: who().into(),
     };
     let verdict = match approved {
         Some(_) => Verdict::Allowed,
@@ -395,9 +400,10 @@ mod tests {
         }))
         .unwrap();
         let event = limits_set(&resources);
-        let EventDetail::Update { mut limits } = event.what else {
+        let EventDetail::Update { limits } = event.what else {
             panic!("{event:?}");
         };
+        let mut limits = limits.to_vec();
         limits.sort();
         for limit in [
             "memory.limit=1024",
@@ -437,11 +443,9 @@ mod tests {
         else {
             panic!("{event:?}");
         };
-        assert_eq!(
-            (added, removed),
-            (vec!["c.test:22".to_owned()], vec!["a.test".to_owned()])
-        );
-        assert_eq!(denied, ["y.test"]);
+        assert_eq!(*added, ["c.test:22"]);
+        assert_eq!(*removed, ["a.test"]);
+        assert_eq!(*denied, ["y.test"]);
     }
 
     #[test]

@@ -377,15 +377,14 @@ pub fn context(record: &Record, identity: ContainerIdentity) -> Context {
     // Policies always have a JSON form, with their fields in one order.
     let text = resolved.and_then(|policy| serde_json::to_vec(policy).ok());
     Context {
-        container: record.id.clone(),
-        engine: Some(engine),
-        name,
-        image,
-        pod,
-        namespace,
-        policy: Some(policy),
-        policy_hash: text.map(|text| crate::audit::hash(&text)),
+        container: record.id.clone().into(),
+        engine: Some(engine.into()),
+        name: name.map(Into::into),
+        image: image.map(Into::into),
+        pod: pod.map(Into::into),
+        namespace: namespace.map(Into::into),
+        policy: Some(policy.into()),
+        policy_hash: text.map(|text| crate::audit::hash(&text)).map(Into::into),
         learn: record.plan().is_some_and(|plan| plan.network.learns()),
     }
-    .plain()
 }

@@ -35,7 +35,7 @@ impl RunDir {
                 events.first_mut().map(|e| &mut e.what)
         {
             // It tells two runs of one container apart.
-            kept.insert(RUN.to_owned(), audit::hash(self.name().as_bytes()));
+            kept.insert(RUN.into(), audit::hash(self.name().as_bytes()).into());
         }
         self.append(Some(&first.context), events)
     }
@@ -76,10 +76,9 @@ impl RunDir {
     pub(super) fn whose(&self) -> Context {
         let name = self.name();
         Context {
-            container: read::id_of(&name).unwrap_or_default().to_owned(),
+            container: read::id_of(&name).unwrap_or_default().into(),
             ..Context::default()
         }
-        .plain()
     }
 
     fn append(&self, context: Option<&Context>, events: Vec<Event>) -> io::Result<()> {
@@ -121,7 +120,6 @@ impl RunDir {
         let time = chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
         let mut text = Vec::new();
         for event in events {
-            let event = event.plain();
             let line = chain.render(&time, context, &event);
             let most = most(&event);
             if whole + (text.len() + line.len()) as u64 <= most {
@@ -205,9 +203,9 @@ pub(super) fn head(path: &Path, name: &str) -> LogHead {
     let end = files::open(path).and_then(|file| end_of(&file, file.metadata()?.len()));
     match end {
         Ok(End { chain, .. }) => LogHead {
-            file: name.to_owned(),
+            file: name.into(),
             seq: chain.seq(),
-            head: chain.head().to_owned(),
+            head: chain.head().into(),
         },
         // It never existed, or is not a file any more: `audit` reports it.
         Err(_) => whole::no_line(name),

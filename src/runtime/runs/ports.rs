@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::events::who;
-use crate::audit::{ConnectionKind, Event, EventDetail, PUBLISHED, Verdict, WallName};
+use crate::audit::{ConnectionKind, Event, EventDetail, PUBLISHED, PlainList, Verdict, WallName};
 use crate::plan::{NetworkPlan, join};
 
 /// A published port that leads nowhere.
@@ -24,13 +24,13 @@ pub(super) fn published(
     };
     let sets = network.lets_in(port);
     Event {
-        cause: Some(PUBLISHED.to_owned()),
+        cause: Some(PUBLISHED.into()),
         reason: Some(format!(
             "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
-        )),
+        ).into()),
         hint: Some(format!(
             "the annotation {sets}, when the container is made{now}"
-        )),
+        ).into()),
         ..Event::new(
             WallName::Network,
             Verdict::Denied,
@@ -42,11 +42,11 @@ pub(super) fn published(
 /// `update` has opened inbound ports.
 pub fn opened(ports: &BTreeSet<u16>) -> Event {
     let what = EventDetail::Rules {
-        added: Vec::new(),
-        removed: Vec::new(),
-        denied: Vec::new(),
+        added: PlainList::default(),
+        removed: PlainList::default(),
+        denied: PlainList::default(),
         inbound: ports.iter().copied().collect(),
-        by: who(),
+        by: who().into(),
     };
     Event::new(WallName::Rules, Verdict::Noted, what)
 }

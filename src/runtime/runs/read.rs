@@ -283,11 +283,11 @@ impl RunDir {
 /// The names in a line's context.
 pub(super) fn identity_of(context: Context) -> ContainerIdentity {
     ContainerIdentity {
-        engine: context.engine.unwrap_or_default(),
-        name: context.name,
-        pod: context.pod,
-        namespace: context.namespace,
-        image: context.image,
+        engine: context.engine.unwrap_or_default().to_string(),
+        name: context.name.map(|text| text.to_string()),
+        pod: context.pod.map(|text| text.to_string()),
+        namespace: context.namespace.map(|text| text.to_string()),
+        image: context.image.map(|text| text.to_string()),
     }
 }
 

@@ -46,11 +46,11 @@ impl RunDir {
             not_tried,
         } = summary;
         let line = life(EventDetail::Verified {
-            result,
+            result: result.into(),
             held,
-            not_held,
-            not_tried,
-            report: hash(report.as_bytes()),
+            not_held: not_held.into_iter().map(Into::into).collect(),
+            not_tried: not_tried.into_iter().map(Into::into).collect(),
+            report: hash(report.as_bytes()).into(),
         });
         let mut held = None;
         if self.kept == RunLifetime::Stays {
@@ -107,11 +107,11 @@ mod tests {
 
     fn said() -> Vec<EventDetail> {
         let verified = EventDetail::Verified {
-            result: "held".to_owned(),
+            result: "held".into(),
             held: 1,
             not_held: Vec::new(),
             not_tried: Vec::new(),
-            report: hash(b"{}"),
+            report: hash(b"{}").into(),
         };
         let ended = EventDetail::Container {
             state: LifeState::Ended,

@@ -61,15 +61,14 @@ pub fn greet(socket: BorrowedFd<'_>, proof: BorrowedFd<'_>, by: Option<Actor>) -
 }
 
 /// Tells the sidecar which process brought its listener, and how to log its end. There is no answer.
-pub fn name(socket: BorrowedFd<'_>, process: BorrowedFd<'_>, ended: Event) -> io::Result<()> {
-    let mut ended = ended.plain();
+pub fn name(socket: BorrowedFd<'_>, process: BorrowedFd<'_>, mut ended: Event) -> io::Result<()> {
     let mut message = serde_json::to_vec(&ended)?;
     if message.len() > LONGEST_PROCESS
         && let EventDetail::Process { arguments, cut, .. } = &mut ended.what
     {
         arguments.truncate(1);
         cut.clear();
-        ended.reason = Some("the line of its begin has its arguments".to_owned());
+        ended.reason = Some("the line of its begin has its arguments".into());
         message = serde_json::to_vec(&ended)?;
     }
     socket::send(socket, &message, &[process])

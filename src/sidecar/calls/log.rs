@@ -160,17 +160,21 @@ fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
     } = words;
     let call = call.unwrap_or_else(|| format!("{name}(other arguments)"));
     Event {
-        reason: Some(why),
+        reason: Some(why.into()),
         hint: Some(match hint {
             Hint::DebugProfile => {
-                format!("{} {}, within the ceiling", tool.calls_it(), tool.debugs())
+                format!("{} {}, within the ceiling", tool.calls_it(), tool.debugs()).into()
             }
-            Hint::Words(words) => words,
+            Hint::Words(words) => words.into(),
         }),
         ..Event::new(
             WallName::Syscalls,
             Verdict::Denied,
-            EventDetail::Syscall { name, call, errno },
+            EventDetail::Syscall {
+                name: name.into(),
+                call: call.into(),
+                errno: errno.into(),
+            },
         )
     }
 }
@@ -191,7 +195,9 @@ mod tests {
             Rc::new(move |event: Event| {
                 let times = event.times();
                 match event.what {
-                    EventDetail::Syscall { call, .. } => heard.borrow_mut().push((call, times)),
+                    EventDetail::Syscall { call, .. } => {
+                        heard.borrow_mut().push((call.to_string(), times))
+                    }
                     other => panic!("{other:?}"),
                 }
             }),

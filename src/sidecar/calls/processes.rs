@@ -127,11 +127,11 @@ impl ProcessEnds {
     /// Logs that an end has no line, because too many processes are watched.
     pub fn leave_out(&self) {
         let what = EventDetail::LeftOut {
-            of: "ends of exec processes".to_owned(),
+            of: "ends of exec processes".into(),
             events: 1,
         };
         self.send(Event {
-            reason: Some("too many exec processes have ended that no parent has reaped".to_owned()),
+            reason: Some("too many exec processes have ended that no parent has reaped".into()),
             ..Event::new(WallName::Life, Verdict::Noted, what)
         });
     }
@@ -157,7 +157,7 @@ impl ProcessEnds {
         if let EventDetail::Process { exit, .. } = &mut event.what {
             *exit = status.ok();
         }
-        event.reason = status.err().map(str::to_owned).or(event.reason);
+        event.reason = status.err().map(Into::into).or(event.reason);
         self.send(event);
     }
 
@@ -187,7 +187,7 @@ mod tests {
     fn message(state: ProcessState) -> Vec<u8> {
         let what = EventDetail::Process {
             state,
-            arguments: vec!["sh".to_owned()],
+            arguments: vec!["sh".to_owned()].into(),
             cut: Vec::new(),
             uid: 0,
             gid: 0,

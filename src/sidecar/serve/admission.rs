@@ -191,11 +191,12 @@ impl Wall {
     /// Logs an allowed connection that the other policy would deny.
     fn would_deny(&self, denial: OtherDenial, host: &Host, port: u16) {
         self.log(Event {
-            cause: Some(denial.cause.to_owned()),
-            reason: Some(denial.why),
+            cause: Some(denial.cause.into()),
+            reason: Some(denial.why.into()),
             missing_rule: denial
                 .missing_rule
-                .filter(|rule| Advice::of(rule).may_be_named()),
+                .filter(|rule| Advice::of(rule).may_be_named())
+                .map(Into::into),
             ..Event::new(
                 WallName::Network,
                 Verdict::WouldDeny,

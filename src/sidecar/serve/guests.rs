@@ -65,13 +65,16 @@ impl OpenInbound {
         let bytes = |bytes: &Cell<u64>| (verdict == Verdict::Ended).then(|| bytes.get());
         let what = EventDetail::Connection {
             via: Some(ConnectionKind::Inbound),
-            host: self.from.map_or_else(String::new, |from| from.to_string()),
+            host: self
+                .from
+                .map(|from| from.to_string().into())
+                .unwrap_or_default(),
             port: Some(self.port),
             sent: bytes(&self.sent),
             received: bytes(&self.received),
         };
         Event {
-            rule: Some(format!("network.inbound: {}", self.port)),
+            rule: Some(format!("network.inbound: {}", self.port).into()),
             ..Event::new(WallName::Network, verdict, what)
         }
     }

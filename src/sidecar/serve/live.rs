@@ -58,16 +58,15 @@ impl LiveEvents {
         let event = |verdict, bytes: Option<u64>| {
             let what = EventDetail::Connection {
                 via: None,
-                host: host.to_string(),
+                host: host.to_string().into(),
                 port: Some(port),
                 sent: bytes,
                 received: bytes,
             };
             Event {
-                rule: Some(rule.clone()),
+                rule: Some(rule.clone().into()),
                 ..Event::new(WallName::Network, verdict, what)
             }
-            .plain()
         };
         Self {
             began: event(Verdict::Allowed, None),

@@ -42,8 +42,8 @@ impl Wall {
             | ConnectionKind::Control => {}
         }
         self.log(Event {
-            cause: Some(kind.to_owned()),
-            reason: Some(why.to_owned()),
+            cause: Some(kind.into()),
+            reason: Some(why.into()),
             ..denied(what)
         });
     }
@@ -68,11 +68,14 @@ impl Wall {
             self.show(&what, refusal.for_container(), ask);
         }
         self.log(Event {
-            cause: Some(kind.to_owned()),
-            reason: Some(refusal.to_string()),
-            rule: refusal.rule(),
-            hint: missing_rule.as_ref().map(|rule| self.hint(rule, port)),
-            missing_rule,
+            cause: Some(kind.into()),
+            reason: Some(refusal.to_string().into()),
+            rule: refusal.rule().map(Into::into),
+            hint: missing_rule
+                .as_ref()
+                .map(|rule| self.hint(rule, port))
+                .map(Into::into),
+            missing_rule: missing_rule.map(Into::into),
             ..denied(what)
         });
     }
@@ -87,8 +90,8 @@ impl Wall {
         let what = EventDetail::attempt(via, host, None);
         self.show(&what, refusal.for_container(), None);
         self.log(Event {
-            cause: Some(kind.to_owned()),
-            reason: Some(refusal.to_string()),
+            cause: Some(kind.into()),
+            reason: Some(refusal.to_string().into()),
             ..denied(what)
         });
     }
@@ -164,15 +167,15 @@ impl Wall {
         let ports = ports.join(",");
         let sets = self.tool.sets(Field::NetworkInbound, &ports);
         self.log(Event {
-            cause: Some("outside".to_owned()),
-            reason: Some(why),
+            cause: Some("outside".into()),
+            reason: Some(why.into()),
             hint: (!ports.is_empty()).then(|| {
                 format!(
                     "{} {sets}, when the container is made, or now: agentbox update {} --inbound-add {ports}",
                     self.tool.calls_it(),
                     self.container
                 )
-            }),
+            }).map(Into::into),
             ..denied(EventDetail::attempt(ConnectionKind::Outside, "", None))
         });
     }
@@ -181,11 +184,11 @@ impl Wall {
     pub fn note_reader_lost(&self) {
         let what = EventDetail::attempt(ConnectionKind::Control, "", None);
         self.log(Event {
-            cause: Some("reader-lost".to_owned()),
-            reason: Some(GONE.to_owned()),
+            cause: Some("reader-lost".into()),
+            reason: Some(GONE.into()),
             hint: Some(
                 "find what ended it: the OOM killer of the sidecar's cgroup, or a process of root"
-                    .to_owned(),
+                    .into(),
             ),
             ..Event::new(WallName::Network, Verdict::Failed, what)
         });
@@ -194,8 +197,8 @@ impl Wall {
     /// Logs that a host was dialled but its answer not awaited: the client is gone, or the container has ended.
     pub fn note_given_up(&self, host: &Host, port: u16) {
         self.log(Event {
-            cause: Some("given-up".to_owned()),
-            reason: Some("it was dialled, and its answer was not waited for".to_owned()),
+            cause: Some("given-up".into()),
+            reason: Some("it was dialled, and its answer was not waited for".into()),
             ..Event::new(
                 WallName::Network,
                 Verdict::Failed,
@@ -208,8 +211,8 @@ impl Wall {
     pub fn note_failed(&self, via: ConnectionKind, host: &str, port: u16, why: &str) {
         let what = EventDetail::attempt(via, host, Some(port));
         self.log(Event {
-            cause: Some("unreachable".to_owned()),
-            reason: Some(why.to_owned()),
+            cause: Some("unreachable".into()),
+            reason: Some(why.into()),
             ..Event::new(WallName::Network, Verdict::Failed, what)
         });
     }

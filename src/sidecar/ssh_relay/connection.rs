@@ -163,11 +163,11 @@ fn detail(key: SshFingerprint, purpose: Option<&SignaturePurpose>) -> EventDetai
         None => (None, None),
     };
     EventDetail::Signature {
-        key: key.to_string(),
-        user: login.map(|(user, _)| user.clone()),
-        server,
-        session,
-        namespace,
+        key: key.to_string().into(),
+        user: login.map(|(user, _)| user.clone()).map(Into::into),
+        server: server.map(Into::into),
+        session: session.map(Into::into),
+        namespace: namespace.map(Into::into),
     }
 }
 
@@ -175,7 +175,7 @@ fn detail(key: SshFingerprint, purpose: Option<&SignaturePurpose>) -> EventDetai
 fn signed(signature: &RequestedSignature) -> Event {
     let what = detail(signature.key, Some(&signature.purpose));
     Event {
-        rule: Some(format!("{}: {}", Field::NetworkSshKeys, signature.key)),
+        rule: Some(format!("{}: {}", Field::NetworkSshKeys, signature.key).into()),
         ..Event::new(WallName::Keys, Verdict::Allowed, what)
     }
 }
@@ -184,10 +184,10 @@ fn signed(signature: &RequestedSignature) -> Event {
 fn not_signed(signature: &RequestedSignature) -> Event {
     Event {
         verdict: Verdict::Failed,
-        cause: Some("agent".to_owned()),
+        cause: Some("agent".into()),
         reason: Some(
             "the SSH agent did not sign: it has ended or is locked, or the key has gone or is constrained"
-                .to_owned(),
+                .into(),
         ),
         ..signed(signature)
     }
@@ -196,13 +196,13 @@ fn not_signed(signature: &RequestedSignature) -> Event {
 /// A signature that the log has no room for.
 fn unlogged(key: SshFingerprint) -> Event {
     let what = EventDetail::Asked {
-        item: format!("sign with {key} without a line in the log"),
+        item: format!("sign with {key} without a line in the log").into(),
     };
     Event {
-        cause: Some("log-full".to_owned()),
+        cause: Some("log-full".into()),
         reason: Some(
             "the log takes no more lines of signatures: its quota is used up, or its disk is full"
-                .to_owned(),
+                .into(),
         ),
         ..Event::new(WallName::Keys, Verdict::Denied, what)
     }
@@ -224,7 +224,7 @@ fn of_denial(denial: AgentDenial) -> Event {
         ),
         AgentDenial::Request(request) => (
             EventDetail::Asked {
-                item: request.phrase().to_owned(),
+                item: request.phrase().into(),
             },
             "request",
             "the workload may list its keys and sign with them, nothing else",
@@ -232,9 +232,9 @@ fn of_denial(denial: AgentDenial) -> Event {
         ),
     };
     Event {
-        cause: Some(cause.to_owned()),
-        reason: Some(reason.to_owned()),
-        hint,
+        cause: Some(cause.into()),
+        reason: Some(reason.into()),
+        hint: hint.map(Into::into),
         ..Event::new(WallName::Keys, Verdict::Denied, what)
     }
 }
@@ -396,7 +396,7 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        let expected = [b"one", b"two"].map(|id| Some(audit::hash(id)));
+        let expected = [b"one", b"two"].map(|id| Some(audit::hash(id).into()));
         assert_eq!(sessions, expected);
     }
 

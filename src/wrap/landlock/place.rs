@@ -179,15 +179,14 @@ impl RunTempDir {
         let text = serde_json::to_vec(&decided.resolved).ok();
         let name = self.dir.file_name().unwrap_or_default();
         audit::Context {
-            container: name.to_string_lossy().into_owned(),
-            engine: Some(Tool::WRAP.to_owned()),
-            policy: Some(decided.resolved.name.to_string()),
-            policy_hash: text.map(|text| audit::hash(&text)),
+            container: name.to_string_lossy().into_owned().into(),
+            engine: Some(Tool::WRAP.into()),
+            policy: Some(decided.resolved.name.to_string().into()),
+            policy_hash: text.map(|text| audit::hash(&text)).map(Into::into),
             // These walls refuse it.
             learn: false,
             ..audit::Context::default()
         }
-        .plain()
     }
 
     /// Where the sidecar's log is.
