@@ -28,7 +28,8 @@ const OF_CLASS: Rate = Rate {
     burst: 100,
     second: 10,
 };
-/// New forms of one host in a class.
+/// New forms of one host in a class. Without it, a scan of one host's ports takes the whole burst of its class, and the
+/// next host that is denied has no line: `a_flood_of_one_class_or_host_hides_no_other` fails.
 const OF_HOST: Rate = Rate {
     burst: 40,
     second: 2,
