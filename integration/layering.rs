@@ -27,7 +27,7 @@ const LONG_FILES: &[(&str, &str)] = &[
         "written by a test, out of policies/syscalls",
     ),
     (
-        "seccomp/numbers.rs",
+        "kernel/numbers.rs",
         "a table with a row for each system call",
     ),
 ];
@@ -71,15 +71,15 @@ const MAY_IMPORT: [(&str, &[&str]); 28] = [
     // Values in, values out.
     ("text", &[]),
     ("engines", &[]),
-    ("kernel", &[]),
+    ("kernel", &["text"]),
     ("rules", &["text"]),
-    ("policy", &["text", "engines", "rules"]),
+    ("policy", &["text", "engines", "kernel", "rules"]),
     ("egress", &["text", "rules", "policy"]),
     (
         "plan",
         &["text", "engines", "kernel", "rules", "policy", "egress"],
     ),
-    ("seccomp", &["policy"]),
+    ("seccomp", &["kernel", "policy"]),
     ("devices", &[]),
     ("audit", &["text", "rules", "policy"]),
     // The program's messages for people.
@@ -92,7 +92,8 @@ const MAY_IMPORT: [(&str, &[&str]); 28] = [
     (
         "render",
         &[
-            "text", "engines", "rules", "policy", "egress", "plan", "seccomp", "devices", "scratch",
+            "text", "engines", "kernel", "rules", "policy", "egress", "plan", "seccomp", "devices",
+            "scratch",
         ],
     ),
     // It runs the node's package managers.

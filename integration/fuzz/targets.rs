@@ -105,7 +105,6 @@ pub fn annotations(data: &[u8]) {
             node: &node,
             files: &BTreeMap::new(),
             presets: &BTreeMap::new(),
-            known_syscall: agentbox::seccomp::is_known,
             asker: Asker::Container,
             asked: agentbox::policy::WrapOptions::NOTHING,
         });

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use agentbox::kernel::SyscallName;
 use agentbox::plan::SyscallPlan;
-use agentbox::policy::{self, Switch, SyscallProfile, Syscalls};
+use agentbox::policy::{Switch, SyscallProfile, Syscalls};
 use agentbox::runtime::{RuntimeError, filter};
 use agentbox::seccomp::{self, ARCH_X86_64, DenyMode, SeccompError, SyscallData, SyscallFilter};
 use oci_spec::runtime::LinuxSeccomp;
@@ -52,17 +53,8 @@ fn compiled(syscalls: &mut Syscalls, engine: Option<&LinuxSeccomp>) -> SyscallFi
     panic!("more than 64 calls cannot be denied");
 }
 
-fn names() -> Vec<policy::SyscallName> {
-    seccomp::KnownSyscall::all()
-        .map(|n| n.as_str().parse().unwrap())
-        .collect()
-}
-
-fn number(name: &policy::SyscallName) -> u32 {
-    name.as_str()
-        .parse::<seccomp::KnownSyscall>()
-        .unwrap()
-        .number()
+fn names() -> Vec<SyscallName> {
+    SyscallName::all().collect()
 }
 
 #[test]
@@ -94,7 +86,7 @@ fn an_allow_never_removes_a_deny_and_changes_no_other_call() {
         };
         let after = compiled(&mut more, engine);
         for name in &names {
-            let call = call(&mut dice, number(name));
+            let call = call(&mut dice, name.number());
             let (was, is) = (before.verdict(&call), after.verdict(&call));
             if base.deny.contains(name) {
                 assert!(was.is_denial() && is.is_denial(), "{name}: {was:?} {is:?}");
@@ -135,7 +127,7 @@ fn a_profile_lets_through_what_the_tighter_ones_do_and_more() {
         let filters: Vec<SyscallFilter> = filters.collect();
         let mut tighter = 0;
         for name in names.iter().cycle().take(names.len() * 24) {
-            let call = call(&mut dice, number(name));
+            let call = call(&mut dice, name.number());
             let denied = filters
                 .iter()
                 .map(|filter| filter.verdict(&call).is_denial());

@@ -133,24 +133,19 @@ mod tests {
             node: &node,
             files: &files,
             presets: &presets,
-            known_syscall: crate::seccomp::is_known,
             asker: Asker::Operator,
             asked: &asked,
         };
         let policy = catalogue::policy(&sources, &LIMITED_BY.parse().unwrap()).unwrap();
         assert!(!policy.syscalls.limit.is_empty());
-        for name in crate::seccomp::KnownSyscall::all() {
+        for name in crate::kernel::SyscallName::all() {
             let call = SyscallData {
                 number: name.number(),
                 arch: ARCH_X86_64,
                 args: [0; 6],
             };
             let says = words(&call, 1, None).hint == Hint::DebugProfile;
-            let may = policy
-                .syscalls
-                .limit
-                .iter()
-                .any(|one| one.as_str() == name.as_str());
+            let may = policy.syscalls.limit.iter().any(|one| *one == name);
             assert_eq!(says, may, "{}", name.as_str());
         }
     }

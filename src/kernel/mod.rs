@@ -2,4 +2,8 @@
 
 pub mod mount_options;
 pub mod mountinfo;
+mod numbers;
 pub mod paths;
+pub mod syscall;
+
+pub use syscall::SyscallName;

@@ -6,7 +6,8 @@ use oci_spec::runtime::Linux;
 use serde::{Deserialize, Serialize};
 
 use super::set_id::{SetId, SetIdCause};
-use crate::policy::{Privileges, SetIdRule, Switch, SyscallName, SyscallProfile, Syscalls};
+use crate::kernel::SyscallName;
+use crate::policy::{Privileges, SetIdRule, Switch, SyscallProfile, Syscalls};
 
 /// The syscall wall, besides the base rules and the engine's own profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,4 +1,4 @@
-//! Checks across values: the table of system calls, the node's permissions, the ceilings.
+//! Checks across values: the node's permissions, the ceilings.
 
 use super::fields::Origins;
 use super::file::LoadedPolicy;
@@ -10,24 +10,9 @@ use super::{
 };
 
 impl Resolver<'_> {
-    /// Checks names against the table of system calls and the node's permissions.
+    /// Checks names against the node's permissions.
     pub fn check_names(&self, policy: &Policy, origins: &Origins) -> Result<(), PolicyError> {
         let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
-        for (field, names) in [
-            (Field::SyscallsAllow, &policy.syscalls.allow),
-            (Field::SyscallsDeny, &policy.syscalls.deny),
-            (Field::SyscallsLimit, &policy.syscalls.limit),
-        ] {
-            for name in names {
-                if !(self.sources.known_syscall)(name.as_str()) {
-                    return Err(PolicyError::UnknownSyscall {
-                        origin: origin(field),
-                        field,
-                        name: name.clone(),
-                    });
-                }
-            }
-        }
         if policy.filesystem.write.iter().any(GuestPath::is_root) {
             return Err(PolicyError::RootPath {
                 origin: origin(Field::FilesystemWrite),

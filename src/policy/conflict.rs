@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Field, SyscallName};
+use super::Field;
+use crate::kernel::SyscallName;
 
 /// The subject of a contradiction between two fields.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use super::policy_text::PolicyText;
 use super::remedy::{self, Remedy, RootOfDefault};
 use super::{
     AnnotationLeave, Capability, Ceiling, ExceededField, Field, Origin, PolicyName, RootAccess,
-    SyscallName,
 };
+use crate::kernel::SyscallName;
 use crate::rules::{EgressRule, PresetName};
 use crate::text::{DidYouMean, ValueError};
 
@@ -240,17 +240,6 @@ pub enum PolicyError {
         origin: Origin,
         /// The field, or the annotation's key.
         field: String,
-    },
-
-    /// A system call that does not exist, so its rule would have no effect.
-    #[error("{origin}: {field} names {name}, which is not a system call that agentbox knows")]
-    UnknownSyscall {
-        /// Its origin.
-        origin: Origin,
-        /// The field.
-        field: Field,
-        /// The name.
-        name: SyscallName,
     },
 
     /// A capability that reaches beyond the container.

@@ -188,7 +188,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for FirstItem<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{InboundPort, SyscallName};
+    use crate::kernel::SyscallName;
+    use crate::policy::InboundPort;
 
     fn list(value: &str) -> Result<WrittenList<SyscallName>, ValueError> {
         value.parse()

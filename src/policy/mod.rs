@@ -65,6 +65,8 @@ mod written_secret;
 #[cfg(test)]
 mod tests;
 
+use crate::kernel::SyscallName;
+
 pub use advice::{Advice, Tool, typed as typed_rule};
 pub use annotation::{
     ImageAnnotations, POLICY_KEY, PREFIX as ANNOTATION_PREFIX, WORKSPACE_KEY, key as annotation_key,
@@ -99,7 +101,6 @@ pub use secret_source::{SecretCommand, SecretSource, UserSource, VolumeKey};
 pub use selection::{Asker, Ceiling, Loosening, Origin, ResolvedPolicy, Selection, Sources};
 pub use size::ByteSize;
 pub use ssh_key::{SshFingerprint, SshKey};
-pub use syscall::SyscallName;
 pub use table::{
     Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls, Time,
 };

@@ -27,8 +27,6 @@ pub struct Sources<'a> {
     pub files: &'a BTreeMap<String, String>,
     /// The node's presets, name (without `.toml`) -> text. A file replaces the built-in preset of its name.
     pub presets: &'a BTreeMap<String, String>,
-    /// Whether a system call of this name exists.
-    pub known_syscall: fn(&str) -> bool,
     /// Who made the requests in the annotations.
     pub asker: Asker,
     /// The requests of the user of `wrap`.

@@ -21,8 +21,9 @@ use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, ByteSize, Capability, ConnectService, CoolDown, Count, CpuLimit,
     CredentialName, Grace, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName,
-    SshKey, SyscallName, TimeLimit,
+    SshKey, TimeLimit,
 };
+use crate::kernel::SyscallName;
 use crate::rules::EgressRule;
 
 fields! {

@@ -10,8 +10,9 @@ use super::number::Number;
 use super::period::Period;
 use super::{
     AuditedPolicy, ByteSize, Capability, ConnectService, CredentialName, Field, GuestPath,
-    InboundPort, PolicyError, ProtectedName, SshKey, SyscallName, TimeLimit,
+    InboundPort, PolicyError, ProtectedName, SshKey, TimeLimit,
 };
+use crate::kernel::SyscallName;
 use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::ValueError;
 

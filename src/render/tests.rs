@@ -61,7 +61,6 @@ fn decided(spec: &Spec, node: &str) -> DecidedPlan {
         node: &NodeConfig::parse(node).unwrap(),
         files: &BTreeMap::new(),
         presets: &BTreeMap::new(),
-        known_syscall: |_| true,
         asker: Asker::Container,
         asked: crate::policy::WrapOptions::NOTHING,
     });

@@ -150,9 +150,6 @@ pub enum RuntimeError {
     /// A caller without root's rights has no safe place for the state of containers.
     #[error(transparent)]
     Home(#[from] crate::runtime::state::persons::UserDirError),
-    /// A policy names a system call that does not exist.
-    #[error(transparent)]
-    SyscallName(#[from] crate::seccomp::SyscallNameError),
     /// The caller's terminal.
     #[error(transparent)]
     Foreground(#[from] crate::runtime::foreground::ForegroundError),

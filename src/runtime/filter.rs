@@ -1,6 +1,5 @@
 //! The syscall wall's program: compiled once at `create`, saved as bytes for every later `exec`.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use oci_spec::runtime::LinuxSeccomp;
@@ -10,9 +9,7 @@ use crate::plan::{HostFacts, Plan, SyscallPlan};
 use crate::policy::Switch;
 use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
-use crate::seccomp::{
-    self, DenyMode, FilterInput, FilterPolicy, KnownSyscall, SavedFilter, SyscallFilter,
-};
+use crate::seccomp::{self, DenyMode, FilterInput, FilterPolicy, SavedFilter, SyscallFilter};
 
 /// The plan's request for a filter program.
 #[derive(Debug, Clone, Copy)]
@@ -54,14 +51,9 @@ pub fn compile(
     asked: Option<FilterRequest<'_>>,
     engine: Option<&LinuxSeccomp>,
 ) -> Result<Option<SyscallFilter>, RuntimeError> {
-    let sets = asked.map(|a| (names(&a.syscalls.allow), names(&a.syscalls.deny)));
-    let (allow, deny): (BTreeSet<KnownSyscall>, BTreeSet<KnownSyscall>) = match sets {
-        Some((allow, deny)) => (allow?, deny?),
-        None => Default::default(),
-    };
     let ours = asked.map(|asked| FilterPolicy {
-        allow: &allow,
-        deny: &deny,
+        allow: &asked.syscalls.allow,
+        deny: &asked.syscalls.deny,
         set_id: asked.syscalls.set_id == Switch::On,
         attributes: asked.syscalls.attributes == Switch::On,
         profile: asked.syscalls.profile,
@@ -105,11 +97,4 @@ pub fn read(path: &Path, hash: Option<&str>) -> Result<Option<SavedFilter>, Runt
     }
     let filter = SavedFilter::from_bytes(&bytes).ok_or_else(|| bad("it is cut short"))?;
     Ok(Some(filter.map_err(|e| bad(&e.to_string()))?))
-}
-
-fn names(
-    set: &BTreeSet<crate::policy::SyscallName>,
-) -> Result<BTreeSet<KnownSyscall>, RuntimeError> {
-    let parse = |name: &crate::policy::SyscallName| Ok(name.as_str().parse()?);
-    set.iter().map(parse).collect()
 }

@@ -16,14 +16,12 @@ mod interp;
 mod layout;
 #[rustfmt::skip]
 mod more;
-mod numbers;
 mod oci;
 mod ours;
 mod profile;
 mod program;
 mod rule;
 mod saved;
-mod table;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -32,10 +30,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oci_spec::runtime::LinuxSeccomp;
 
+use crate::kernel::syscall::{NONE, ROWS, SyscallName, SyscallRow};
 use crate::policy::SyscallProfile;
 use graph::{Denials, Graph};
 use interp::{ARCH, NUMBER};
-use numbers::ROWS;
 use oci::{Agent, NEW_LISTENER, WAIT_KILLABLE_RECV};
 use ours::{OurRules, X32_BIT};
 use profile::{Profile, Scope};
@@ -46,7 +44,6 @@ pub use ours::{denies_attributes, profile_reason, reason, sets_modes};
 pub use program::{FilterProgram, Instruction, MAX_INSTRUCTIONS, ProgramError};
 pub use rule::SyscallVerdict;
 pub use saved::SavedFilter;
-pub use table::{KnownSyscall, SyscallNameError, is_known};
 pub use words::{DenialWords, Hint, SetIdWords, words};
 
 /// The policy's part of the syscall wall.
@@ -54,9 +51,9 @@ pub use words::{DenialWords, Hint, SetIdWords, words};
 pub struct FilterPolicy<'a> {
     /// Calls that the base denies or checks, and that are allowed with any arguments, unless the engine's profile
     /// denies them.
-    pub allow: &'a BTreeSet<KnownSyscall>,
+    pub allow: &'a BTreeSet<SyscallName>,
     /// Calls that are always denied.
-    pub deny: &'a BTreeSet<KnownSyscall>,
+    pub deny: &'a BTreeSet<SyscallName>,
     /// Whether files may be made set-user-ID or set-group-ID.
     pub set_id: bool,
     /// Whether extended attributes may be set.
@@ -121,7 +118,7 @@ pub enum Note {
     /// are not logged.
     EngineNotifies,
     /// The engine's profile denies or checks this call, which sends the listener away: with the same result.
-    HandOverDenied(KnownSyscall),
+    HandOverDenied(SyscallName),
     /// The engine's profile allows a call that is unknown in Linux 6.18; it stays denied.
     UnknownName(String),
 }
@@ -136,7 +133,7 @@ pub enum SeccompError {
     )]
     DeniesRuntime {
         /// the call
-        name: KnownSyscall,
+        name: SyscallName,
     },
     /// The engine's profile denies an unknown call, which cannot be denied.
     #[error("the seccomp profile denies {name:?}, which is not a system call of Linux 6.18")]
@@ -225,11 +222,11 @@ const EINVAL: u16 = 22;
 const F_GETFD: u64 = 1;
 
 /// The first of these calls that the program does not always allow.
-fn not_always_allowed(program: &FilterProgram) -> Option<KnownSyscall> {
+fn not_always_allowed(program: &FilterProgram) -> Option<SyscallName> {
     let names = HAND_OVER.iter().filter_map(|name| name.parse().ok());
     let lets =
         |verdict: &SyscallVerdict| matches!(verdict, SyscallVerdict::Allow | SyscallVerdict::Log);
-    names.into_iter().find(|name: &KnownSyscall| {
+    names.into_iter().find(|name: &SyscallName| {
         let outcomes = outcomes(program, ARCH_X86_64, name.number());
         // `paranoid` lists fcntl's requests, and the kernel itself answers others.
         let made = SyscallData {
@@ -311,11 +308,11 @@ impl FilterSources {
 const BITS: [u32; 3] = [0x8000_0000, 0xc000_0000, u32::MAX];
 
 /// Every number up to one past the last known one: verdicts change only at these.
-fn edges(column: impl Fn(&numbers::Row) -> u16) -> impl Iterator<Item = u32> {
+fn edges(column: impl Fn(&SyscallRow) -> u16) -> impl Iterator<Item = u32> {
     let last = ROWS
         .iter()
         .map(column)
-        .filter(|number| *number != numbers::NONE)
+        .filter(|number| *number != NONE)
         .max();
     0..=last.map_or(0, |last| u32::from(last) + 1)
 }
@@ -345,7 +342,7 @@ pub struct FilterSummary {
     /// x86_64 calls that are always allowed.
     pub allowed: usize,
     /// x86_64 calls whose arguments decide.
-    pub checked: BTreeSet<KnownSyscall>,
+    pub checked: BTreeSet<SyscallName>,
     /// x86_64 calls that are always denied, by verdict.
     pub denied: BTreeMap<SyscallVerdict, usize>,
 }
@@ -365,7 +362,7 @@ impl SyscallFilter {
             checked: BTreeSet::new(),
             denied: BTreeMap::new(),
         };
-        for name in KnownSyscall::all() {
+        for name in SyscallName::all() {
             let outcomes = outcomes(&self.program, ARCH_X86_64, name.number());
             match outcomes.first() {
                 Some(verdict) if outcomes.len() == 1 && verdict.is_denial() => {

@@ -5,7 +5,7 @@ use super::SeccompError;
 use super::base::{BASE, BaseRule, LOGGED, REASONS};
 use super::more::{ATTRIBUTES, DEBUG, DEVICES, ExtraRule, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, SyscallVerdict};
-use super::table::KnownSyscall;
+use crate::kernel::SyscallName;
 use crate::policy::SyscallProfile;
 
 /// `__X32_SYSCALL_BIT`
@@ -105,7 +105,7 @@ pub(super) fn is_logged(number: u32) -> bool {
 }
 
 /// The verdict for a policy's `deny`: the base's own errno if the base always denies the call, else EPERM.
-fn denied(name: KnownSyscall) -> Rule {
+fn denied(name: SyscallName) -> Rule {
     match base(name) {
         BaseRule { rule, .. } if rule.cases.is_empty() && rule.otherwise.is_denial() => {
             rule.clone()
@@ -114,7 +114,7 @@ fn denied(name: KnownSyscall) -> Rule {
     }
 }
 
-fn base(name: KnownSyscall) -> &'static BaseRule {
+fn base(name: SyscallName) -> &'static BaseRule {
     let number = name.number();
     let index = BASE.binary_search_by_key(&number, |base| u32::from(base.number));
     &BASE[index.expect("a test holds that every name has a rule")]
@@ -130,7 +130,7 @@ fn rules_of(profile: SyscallProfile) -> &'static [ExtraRule] {
 }
 
 /// Why policies/syscalls/attributes.toml denies a call, if it does.
-pub fn denies_attributes(name: KnownSyscall) -> Option<&'static str> {
+pub fn denies_attributes(name: SyscallName) -> Option<&'static str> {
     let number = name.number();
     let mut rules = ATTRIBUTES.iter();
     let rule = rules.find(|more| u32::from(more.number) == number);
@@ -138,7 +138,7 @@ pub fn denies_attributes(name: KnownSyscall) -> Option<&'static str> {
 }
 
 /// Why this profile treats a call differently than the base rules, in its file's words.
-pub fn profile_reason(profile: SyscallProfile, name: KnownSyscall) -> Option<&'static str> {
+pub fn profile_reason(profile: SyscallProfile, name: SyscallName) -> Option<&'static str> {
     let number = name.number();
     let mut rules = rules_of(profile).iter();
     let rule = rules.find(|more| u32::from(more.number) == number);
@@ -146,19 +146,19 @@ pub fn profile_reason(profile: SyscallProfile, name: KnownSyscall) -> Option<&'s
 }
 
 /// Whether policies/syscalls/set-id.toml has a rule for a call, because it sets a file's mode.
-pub fn sets_modes(name: KnownSyscall) -> bool {
+pub fn sets_modes(name: SyscallName) -> bool {
     let number = name.number();
     SET_ID.iter().any(|more| u32::from(more.number) == number)
 }
 
 /// Whether debuggers need this call, which `syscalls.limit` of `standard` leaves to annotations (a test in
 /// `src/cmd/suggest.rs` compares them).
-pub(super) fn is_a_debuggers(name: KnownSyscall) -> bool {
+pub(super) fn is_a_debuggers(name: SyscallName) -> bool {
     profile_reason(SyscallProfile::Debug, name).is_some()
 }
 
 /// Whether policies/syscalls/set-id.toml denies it with these arguments.
-pub(super) fn denies_set_id(name: KnownSyscall, args: &[u64; 6]) -> bool {
+pub(super) fn denies_set_id(name: SyscallName, args: &[u64; 6]) -> bool {
     let number = name.number();
     let mut rules = SET_ID.iter();
     let rule = rules.find(|more| u32::from(more.number) == number);
@@ -166,12 +166,12 @@ pub(super) fn denies_set_id(name: KnownSyscall, args: &[u64; 6]) -> bool {
 }
 
 /// Why the base rules treat a call as they do, in the words of policies/syscalls/base.toml.
-pub fn reason(name: KnownSyscall) -> &'static str {
+pub fn reason(name: SyscallName) -> &'static str {
     REASONS[usize::from(base(name).reason)]
 }
 
 /// The same if they deny the call with these arguments; `None` if they allow it.
-pub(super) fn denial(name: KnownSyscall, args: &[u64; 6]) -> Option<&'static str> {
+pub(super) fn denial(name: SyscallName, args: &[u64; 6]) -> Option<&'static str> {
     base(name)
         .rule
         .verdict(args)

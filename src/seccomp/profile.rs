@@ -7,12 +7,11 @@ use std::borrow::Cow;
 
 use oci_spec::runtime::{Arch, LinuxSeccomp, LinuxSeccompArg, LinuxSyscall};
 
-use super::numbers::NONE;
 use super::oci::{Abi, Agent, alternatives, flags, verdict};
 use super::ours::X32_BIT;
 use super::rule::{Case, Condition, ENOSYS, Op, Rule, SyscallVerdict, Width};
-use super::table::{is_elsewhere, row};
 use super::{Note, SeccompError};
+use crate::kernel::syscall::{NONE, is_elsewhere, row};
 
 /// The calls behind i386's `socketcall` and their numbers there (`linux/net.h`); `send` and `recv` exist nowhere else.
 const SOCKETCALL: [(&str, u64); 20] = [

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::interp::{ARCH_X86_64, SyscallData};
 use super::ours;
 use super::rule::errno_name;
-use super::table::KnownSyscall;
+use crate::kernel::SyscallName;
 
 /// A denied call as the log and the report print it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,7 +168,7 @@ fn shown(name: &str) -> (&'static [ArgumentForm], usize) {
 /// given if files cannot be made set-user-ID.
 pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> DenialWords {
     let known = match call.arch {
-        ARCH_X86_64 => KnownSyscall::from_number(call.number),
+        ARCH_X86_64 => SyscallName::from_number(call.number),
         _ => None,
     };
     let name = known.map_or_else(
@@ -197,7 +197,7 @@ pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> Den
 
 /// Why a call is denied, and what would allow it.
 fn reason(
-    known: Option<KnownSyscall>,
+    known: Option<SyscallName>,
     args: &[u64; 6],
     set_id: Option<&SetIdWords>,
 ) -> (String, Hint) {
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     fn of(name: &str, args: [u64; 6]) -> DenialWords {
-        let name: KnownSyscall = name.parse().unwrap();
+        let name: SyscallName = name.parse().unwrap();
         let call = SyscallData {
             number: name.number(),
             arch: ARCH_X86_64,
@@ -362,7 +362,7 @@ mod tests {
         assert!(set_id.why.ends_with("(privileges.set-id): because"));
         assert_eq!(set_id.hint, Hint::Words("do this".to_owned()));
         // If such files can be made, there is another reason.
-        let name: KnownSyscall = "chmod".parse().unwrap();
+        let name: SyscallName = "chmod".parse().unwrap();
         let call = SyscallData {
             number: name.number(),
             arch: ARCH_X86_64,

@@ -104,7 +104,6 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
         node: &case.node,
         files: &BTreeMap::new(),
         presets: &BTreeMap::new(),
-        known_syscall: |_| true,
         asker: Asker::Operator,
         asked: crate::policy::WrapOptions::NOTHING,
     });
@@ -122,7 +121,6 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
         node: &case.node,
         files: &files,
         presets: &BTreeMap::new(),
-        known_syscall: |_| true,
         asker: Asker::Operator,
         asked: crate::policy::WrapOptions::NOTHING,
     });

@@ -209,7 +209,6 @@ impl Case {
             node: &self.node,
             files: &BTreeMap::new(),
             presets: &BTreeMap::new(),
-            known_syscall: |_| true,
             // The policy's tests check whether annotations may request it.
             asker: Asker::Operator,
             asked: crate::policy::WrapOptions::NOTHING,

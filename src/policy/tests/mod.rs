@@ -17,20 +17,6 @@ struct Case {
     asked: WrapOptions,
 }
 
-/// Replaces the table of system calls.
-fn known(name: &str) -> bool {
-    [
-        "read",
-        "ptrace",
-        "process_vm_readv",
-        "process_vm_writev",
-        "keyctl",
-        "io_uring_setup",
-        "bpf",
-    ]
-    .contains(&name)
-}
-
 impl Case {
     fn annotation(mut self, key: &str, value: &str) -> Self {
         self.annotations.insert(key.to_owned(), value.to_owned());
@@ -88,7 +74,6 @@ impl Case {
             node: &self.node,
             files: &self.files,
             presets: &self.presets,
-            known_syscall: known,
             asker: match self.asked.is_empty() {
                 true => Asker::Container,
                 false => Asker::Operator,

@@ -267,7 +267,7 @@ fn adding_an_allow_never_removes_a_deny() {
             .syscalls
             .allow
             .iter()
-            .map(SyscallName::as_str)
+            .map(|name| name.as_str())
             .chain([dice.pick(&SYSCALLS)])
             .collect();
         let allow: Vec<&str> = allow.into_iter().collect();

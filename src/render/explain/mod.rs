@@ -18,12 +18,13 @@ pub use self::landlock::{LandlockPath, LandlockWalls};
 pub use self::page::PageLength;
 use self::page::{Page, path, size};
 use super::identity::ContainerIdentity;
+use crate::kernel::SyscallName;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::time::TimeLeft;
 use crate::plan::{
     AuditPlan, DecidedPlan, LimitsPlan, MountReason, OmittedItem, Plan, SyscallPlan, Warning,
 };
-use crate::policy::{Loosening, NetworkMode, Origin, Policy, SyscallName, SyscallProfile};
+use crate::policy::{Loosening, NetworkMode, Origin, Policy, SyscallProfile};
 use crate::rules::ClockReading;
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 use crate::text::escape;
@@ -302,7 +303,7 @@ fn syscalls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
 /// The policy's changes to the base rules, and the filter program.
 fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
     let join = |set: &BTreeSet<SyscallName>| {
-        let names: Vec<&str> = set.iter().map(SyscallName::as_str).collect();
+        let names: Vec<&str> = set.iter().map(|name| name.as_str()).collect();
         names.join(" ")
     };
     match plan.profile {

@@ -7,11 +7,12 @@ use oci_spec::runtime::LinuxSeccomp;
 use serde::Serialize;
 
 use super::page::{Page, PageLength};
+use crate::kernel::SyscallName;
 use crate::plan::SyscallPlan;
 use crate::policy::Switch;
 use crate::seccomp::{
-    ARCH_X86_64, FilterInput, FilterProgram, KnownSyscall, SyscallVerdict, compile,
-    denies_attributes, outcomes, profile_reason, reason, sets_modes,
+    ARCH_X86_64, FilterInput, FilterProgram, SyscallVerdict, compile, denies_attributes, outcomes,
+    profile_reason, reason, sets_modes,
 };
 
 /// Docker's default profile for a container with the default capabilities, as Docker 28 writes it into a bundle. Its source is
@@ -95,7 +96,7 @@ pub fn docker() -> Option<FilterProgram> {
 impl SyscallTable {
     /// The table of these programs.
     pub fn new(programs: TablePrograms<'_>) -> Self {
-        let row = |name: KnownSyscall| {
+        let row = |name: SyscallName| {
             let said = said(programs.loaded, name);
             Row {
                 call: name.as_str(),
@@ -105,7 +106,7 @@ impl SyscallTable {
             }
         };
         Self {
-            calls: KnownSyscall::all().map(row).collect(),
+            calls: SyscallName::all().map(row).collect(),
             compared: None,
         }
     }
@@ -117,7 +118,7 @@ impl SyscallTable {
         with: &str,
         other: Option<&FilterProgram>,
     ) -> Self {
-        let differs = |name: KnownSyscall| {
+        let differs = |name: SyscallName| {
             let (here, there) = (said(programs.loaded, name), said(other, name));
             (here != there).then(|| Difference {
                 call: name.as_str(),
@@ -128,7 +129,7 @@ impl SyscallTable {
         };
         self.compared = Some(FilterDifference {
             with: with.to_owned(),
-            calls: KnownSyscall::all().filter_map(differs).collect(),
+            calls: SyscallName::all().filter_map(differs).collect(),
         });
         self
     }
@@ -196,7 +197,7 @@ fn wrapped(page: &mut Page, calls: &[&str]) {
 
 impl TablePrograms<'_> {
     /// The reason for this filter's verdict.
-    fn reason(&self, name: KnownSyscall) -> Cow<'static, str> {
+    fn reason(&self, name: SyscallName) -> Cow<'static, str> {
         const ENGINES: &str = "by the engine's profile";
         let Some((plan, own)) = self.policy else {
             return match self.loaded {
@@ -204,10 +205,7 @@ impl TablePrograms<'_> {
                 None => "no filter: neither a policy nor the engine has one".into(),
             };
         };
-        let is_in = |list: &BTreeSet<crate::policy::SyscallName>| {
-            list.iter().any(|listed| listed.as_str() == name.as_str())
-        };
-        if is_in(&plan.deny) {
+        if plan.deny.contains(&name) {
             return "by the policy's syscalls.deny".into();
         }
         if said(self.loaded, name) != said(Some(own), name) {
@@ -218,7 +216,7 @@ impl TablePrograms<'_> {
         {
             return reason.into();
         }
-        if is_in(&plan.allow) {
+        if plan.allow.contains(&name) {
             return "by the policy's syscalls.allow".into();
         }
         if let Some(reason) = profile_reason(plan.profile, name) {
@@ -237,7 +235,7 @@ impl TablePrograms<'_> {
 }
 
 /// A program's possible verdicts. Denials by the kernel and by a listener are the same, as for the caller.
-fn said(program: Option<&FilterProgram>, name: KnownSyscall) -> BTreeSet<SyscallVerdict> {
+fn said(program: Option<&FilterProgram>, name: SyscallName) -> BTreeSet<SyscallVerdict> {
     let Some(program) = program else {
         return [SyscallVerdict::Allow].into();
     };
@@ -264,13 +262,10 @@ mod tests {
     use crate::seccomp::{DenyMode, FilterPolicy};
 
     fn own(plan: &SyscallPlan) -> FilterProgram {
-        let names = |set: &BTreeSet<crate::policy::SyscallName>| -> BTreeSet<KnownSyscall> {
-            set.iter().map(|n| n.as_str().parse().unwrap()).collect()
-        };
         let input = FilterInput {
             ours: Some(FilterPolicy {
-                allow: &names(&plan.allow),
-                deny: &names(&plan.deny),
+                allow: &plan.allow,
+                deny: &plan.deny,
                 set_id: false,
                 attributes: true,
                 profile: plan.profile,
@@ -323,7 +318,7 @@ mod tests {
         assert!(text.contains("beside docker: "), "{text}");
         // Every call appears once in the first part.
         let first = text.split("beside docker").next().unwrap();
-        for name in KnownSyscall::all() {
+        for name in SyscallName::all() {
             let words = first.lines().filter(|line| line.starts_with("  "));
             let found = words
                 .flat_map(str::split_whitespace)

@@ -168,7 +168,6 @@ impl NodeFiles {
             node: &self.node,
             files: &self.policies,
             presets: &self.presets,
-            known_syscall: crate::seccomp::is_known,
             asker: Asker::Container,
             asked: WrapOptions::NOTHING,
         }

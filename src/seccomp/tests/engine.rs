@@ -8,9 +8,9 @@ use oci_spec::runtime::{
 };
 
 use super::super::interp::{ARCH_I386, ARCH_X86_64, SyscallData};
-use super::super::numbers::{NONE, ROWS, Row};
 use super::super::{FilterInput, Note, SeccompError, SyscallVerdict, compile};
 use super::{BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, profile};
+use crate::kernel::syscall::{NONE, ROWS, SyscallRow};
 
 /// xorshift64: the same profiles on every run.
 pub(super) struct TestRandom(u64);
@@ -134,7 +134,7 @@ fn matches(rule: &LinuxSyscall, args: &[u64; 6], is_wide: bool) -> bool {
     conditions.iter().all(|arg| holds(arg, args, is_wide))
 }
 
-type Column = fn(&Row) -> u16;
+type Column = fn(&SyscallRow) -> u16;
 const COLUMNS: [Column; 3] = [|row| row.1, |row| row.2, |row| row.3];
 
 /// A profile's rules by number, for x86_64, i386 and x32: a simple lookup by name.

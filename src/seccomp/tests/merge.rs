@@ -4,13 +4,14 @@ use super::super::interp::{ARCH_X86_64, SyscallData};
 use super::super::ours::is_logged;
 use super::super::rule::PLAIN;
 use super::super::{
-    DenyMode, FilterInput, FilterPolicy, KnownSyscall, LinuxSeccomp, Note, NotifyListener,
-    SeccompError, SyscallFilter, SyscallVerdict, compile,
+    DenyMode, FilterInput, FilterPolicy, LinuxSeccomp, Note, NotifyListener, SeccompError,
+    SyscallFilter, SyscallVerdict, compile,
 };
 use super::engine::{TestRandom, random_profile};
 use super::{
     BUNDLES, bundle, call, engine_alone, errno, interesting_numbers, names, ours, profile, source,
 };
+use crate::kernel::SyscallName;
 use crate::policy::SyscallProfile;
 
 /// Arguments in some rule.
@@ -100,7 +101,7 @@ fn a_merged_filter_is_never_weaker_than_either_side() {
 #[test]
 fn adding_an_allow_never_removes_a_deny_and_a_deny_never_allows() {
     let mut random = TestRandom::new(2);
-    let all: Vec<KnownSyscall> = KnownSyscall::all().collect();
+    let all: Vec<SyscallName> = SyscallName::all().collect();
     let docker = bundle("docker26-run");
     let some = |random: &mut TestRandom| -> Vec<&'static str> {
         (0..random.below(12))
@@ -339,7 +340,7 @@ fn real_profiles_merge_into_short_programs() {
         let denied: usize = summary.denied.values().sum();
         assert_eq!(
             summary.allowed + summary.checked.len() + denied,
-            KnownSyscall::all().count()
+            SyscallName::all().count()
         );
         assert!(summary.allowed > 250, "{name}: {summary:?}");
         assert!(summary.checked.contains(&"socket".parse().unwrap()));
@@ -633,13 +634,13 @@ fn debug_adds_what_its_file_says_and_ceilings_know_of() {
         .map(|(name, _, _)| name.as_str())
         .collect();
     let mut known = SyscallProfile::Debug.adds().to_vec();
-    known.sort_by_key(|name| name.parse::<KnownSyscall>().unwrap().number());
+    known.sort_by_key(|name| name.parse::<SyscallName>().unwrap().number());
     assert_eq!(listed, known);
     let (agent, debug) = (
         under(SyscallProfile::Agent, &[], None),
         under(SyscallProfile::Debug, &[], None),
     );
-    for name in KnownSyscall::all() {
+    for name in SyscallName::all() {
         let call = call(name.as_str(), [0; 6]);
         let is_added = listed.contains(&name.as_str());
         assert_eq!(

@@ -5,15 +5,16 @@ mod engine;
 mod merge;
 mod source;
 
+use crate::kernel::SyscallName;
 use std::collections::BTreeSet;
 
 use super::interp::ARCH_X86_64;
 use super::{
-    DenyMode, FilterInput, FilterPolicy, KnownSyscall, LinuxSeccomp, SyscallData, SyscallFilter,
-    SyscallVerdict, compile,
+    DenyMode, FilterInput, FilterPolicy, LinuxSeccomp, SyscallData, SyscallFilter, SyscallVerdict,
+    compile,
 };
 
-fn names(names: &[&str]) -> BTreeSet<KnownSyscall> {
+fn names(names: &[&str]) -> BTreeSet<SyscallName> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
@@ -46,7 +47,7 @@ fn engine_alone(engine: &LinuxSeccomp) -> SyscallFilter {
 }
 
 fn call(name: &str, args: [u64; 6]) -> SyscallData {
-    let number = name.parse::<KnownSyscall>().unwrap().number();
+    let number = name.parse::<SyscallName>().unwrap().number();
     SyscallData {
         number,
         arch: ARCH_X86_64,

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::super::base::{BASE, REASONS};
 use super::super::rule::{Case, Condition, ERRNOS, Op, Rule, SyscallVerdict, Width};
-use super::super::table::KnownSyscall;
+use crate::kernel::SyscallName;
 
 const TOML: &str = include_str!("../../../policies/syscalls/base.toml");
 
@@ -55,14 +55,14 @@ struct Source {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allow {
-    calls: Vec<KnownSyscall>,
+    calls: Vec<SyscallName>,
     reason: String,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Deny {
-    calls: Vec<KnownSyscall>,
+    calls: Vec<SyscallName>,
     errno: String,
     reason: String,
     #[serde(default)]
@@ -72,7 +72,7 @@ struct Deny {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Check {
-    call: KnownSyscall,
+    call: SyscallName,
     cases: Vec<SourceCase>,
     otherwise: String,
     reason: String,
@@ -204,7 +204,7 @@ fn cases(source: &SourceCase) -> Vec<Case> {
 }
 
 /// Rules by number, with their reasons.
-type Rules = BTreeMap<u32, (KnownSyscall, Rule, String)>;
+type Rules = BTreeMap<u32, (SyscallName, Rule, String)>;
 
 /// The base rules, from the TOML.
 pub(super) fn base() -> Rules {
@@ -220,7 +220,7 @@ pub(super) fn more(name: &str) -> Rules {
 fn rules(text: &str) -> Rules {
     let source: Source = toml::from_str(text).unwrap();
     let mut rules = BTreeMap::new();
-    let mut add = |name: KnownSyscall, rule, reason: &str| {
+    let mut add = |name: SyscallName, rule, reason: &str| {
         let old = rules.insert(name.number(), (name, rule, reason.to_owned()));
         assert!(old.is_none(), "{name} has two rules");
     };
@@ -246,7 +246,7 @@ fn rules(text: &str) -> Rules {
 }
 
 /// The calls of groups that are always logged.
-fn logged() -> BTreeMap<u32, KnownSyscall> {
+fn logged() -> BTreeMap<u32, SyscallName> {
     let source: Source = toml::from_str(TOML).unwrap();
     let groups = source.deny.iter().filter(|group| group.logged);
     let calls = groups.flat_map(|group| &group.calls);
@@ -440,7 +440,7 @@ fn base_rs_is_what_base_toml_says() {
 #[test]
 fn every_system_call_has_exactly_one_rule_and_a_reason() {
     let rules = base();
-    let missing: Vec<_> = KnownSyscall::all()
+    let missing: Vec<_> = SyscallName::all()
         .filter(|name| !rules.contains_key(&name.number()))
         .collect();
     assert!(missing.is_empty(), "no rule for {missing:?}");
@@ -473,7 +473,7 @@ fn calls_that_ordinary_programs_make_often_have_no_argument_checks() {
         "lseek",
         "epoll_wait",
     ] {
-        let name: KnownSyscall = name.parse().unwrap();
+        let name: SyscallName = name.parse().unwrap();
         assert_eq!(
             rules[&name.number()].1,
             Rule::always(SyscallVerdict::Allow),

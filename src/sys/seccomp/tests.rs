@@ -6,9 +6,10 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use super::{NEW_LISTENER, load};
+use crate::kernel::SyscallName;
 use crate::seccomp::{
-    ARCH_X86_64, DenyMode, FilterInput, FilterPolicy, KnownSyscall, SyscallData, SyscallFilter,
-    SyscallVerdict, compile,
+    ARCH_X86_64, DenyMode, FilterInput, FilterPolicy, SyscallData, SyscallFilter, SyscallVerdict,
+    compile,
 };
 
 /// A bad pointer and a bad descriptor in one.
@@ -128,7 +129,7 @@ fn answers(calls: &[SyscallData]) -> Vec<i32> {
 
 fn call(name: &str, args: [u64; 6]) -> SyscallData {
     SyscallData {
-        number: name.parse::<KnownSyscall>().unwrap().number(),
+        number: name.parse::<SyscallName>().unwrap().number(),
         arch: ARCH_X86_64,
         args,
     }

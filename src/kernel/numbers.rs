@@ -5,14 +5,14 @@
 //! for ever, and profiles still name them.
 
 /// There is no such call on this architecture.
-pub(super) const NONE: u16 = u16::MAX;
+pub const NONE: u16 = u16::MAX;
 
 /// (name, x86_64, i386, x32 without its bit), sorted by name.
-pub(super) type Row = (&'static str, u16, u16, u16);
+pub type SyscallRow = (&'static str, u16, u16, u16);
 
 /// All x86 system calls.
 #[rustfmt::skip]
-pub(super) const ROWS: &[Row] = &[
+pub const ROWS: &[SyscallRow] = &[
     ("_llseek", NONE, 140, NONE),
     ("_newselect", NONE, 142, NONE),
     ("_sysctl", 156, 149, NONE),
@@ -488,7 +488,7 @@ pub(super) const ROWS: &[Row] = &[
 /// Calls of other architectures only. An engine's profile serves all of them, so such a name in a rule is no mistake, and
 /// nothing has to be done for it here.
 #[rustfmt::skip]
-pub(super) const ELSEWHERE: &[&str] = &[
+pub const ELSEWHERE: &[&str] = &[
     "arm_fadvise64_64", "arm_sync_file_range", "atomic_barrier", "atomic_cmpxchg_32", "breakpoint",
     "cachectl", "cacheflush", "execv", "get_tls", "getdomainname", "getpagesize", "kern_features",
     "memory_ordering", "multiplexer", "newfstat", "oldwait4", "or1k_atomic", "pciconfig_iobase",

@@ -5,33 +5,23 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::numbers::{ELSEWHERE, NONE, ROWS, Row};
+use super::numbers::ELSEWHERE;
+pub use super::numbers::{NONE, ROWS, SyscallRow};
+use crate::text::{ValueError, nearest, shown, string_form};
 
 /// The name of an x86_64 system call: `openat`, `io_uring_setup`.
 ///
 /// Only for known names: skipping an unknown name in a list of denied calls would leave a door open (firejail#2931).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct KnownSyscall(
+pub struct SyscallName(
     /// An index into the table, which is sorted by name.
     u16,
 );
 
-/// Why a string is not the name of a system call.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum SyscallNameError {
-    /// No x86 kernel up to 6.18 has it.
-    #[error("{0:?} is not a system call of Linux 6.18 on x86")]
-    Unknown(String),
-    /// It exists, but filters under a policy cannot use it.
-    #[error(
-        "{0:?} is a 32-bit system call; under a policy all of those are refused, and 64-bit ones have other names"
-    )]
-    Only32Bit(&'static str),
-}
+string_form!(SyscallName);
 
-impl KnownSyscall {
+impl SyscallName {
     /// The name as the kernel spells it.
     pub const fn as_str(self) -> &'static str {
         ROWS[self.0 as usize].0
@@ -52,57 +42,43 @@ impl KnownSyscall {
         (0..)
             .zip(ROWS)
             .filter(|(_, row)| row.1 != NONE)
-            .map(|(index, _)| KnownSyscall(index))
+            .map(|(index, _)| SyscallName(index))
     }
 }
 
-impl FromStr for KnownSyscall {
-    type Err = SyscallNameError;
+impl FromStr for SyscallName {
+    type Err = ValueError;
 
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let Some(index) = index(name) else {
-            return Err(SyscallNameError::Unknown(name.to_owned()));
+    fn from_str(name: &str) -> Result<Self, ValueError> {
+        let allowed = match index(name).map(|index| (ROWS[index].1, u16::try_from(index))) {
+            Some((number, Ok(index))) if number != NONE => return Ok(Self(index)),
+            Some(_) => {
+                "a 64-bit system call: a policy refuses all 32-bit ones, and 64-bit ones have other names"
+            }
+            None => "a system call's name",
         };
-        match (ROWS[index], u16::try_from(index)) {
-            ((_, number, _, _), Ok(index)) if number != NONE => Ok(KnownSyscall(index)),
-            ((name, ..), _) => Err(SyscallNameError::Only32Bit(name)),
-        }
+        Err(ValueError {
+            value: shown(name),
+            allowed: allowed.to_owned(),
+            suggestion: nearest(name, Self::all().map(Self::as_str)).map(str::to_owned),
+        })
     }
 }
 
-impl TryFrom<String> for KnownSyscall {
-    type Error = SyscallNameError;
-
-    fn try_from(name: String) -> Result<Self, Self::Error> {
-        name.parse()
-    }
-}
-
-impl From<KnownSyscall> for String {
-    fn from(name: KnownSyscall) -> Self {
-        name.as_str().to_owned()
-    }
-}
-
-impl fmt::Display for KnownSyscall {
+impl fmt::Display for SyscallName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl fmt::Debug for KnownSyscall {
+impl fmt::Debug for SyscallName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
-}
-
-/// Whether a policy can name this call.
-pub fn is_known(name: &str) -> bool {
-    name.parse::<KnownSyscall>().is_ok()
 }
 
 /// The row of a name in any of the x86 tables.
-pub(super) fn row(name: &str) -> Option<&'static Row> {
+pub fn row(name: &str) -> Option<&'static SyscallRow> {
     index(name).map(|index| &ROWS[index])
 }
 
@@ -111,7 +87,7 @@ fn index(name: &str) -> Option<usize> {
 }
 
 /// Whether only other architectures have this call.
-pub(super) fn is_elsewhere(name: &str) -> bool {
+pub fn is_elsewhere(name: &str) -> bool {
     ELSEWHERE.binary_search(&name).is_ok()
 }
 
@@ -130,7 +106,11 @@ mod tests {
 
     #[test]
     fn no_number_has_two_names() {
-        for column in [|row: &Row| row.1, |row: &Row| row.2, |row: &Row| row.3] {
+        for column in [
+            |row: &SyscallRow| row.1,
+            |row: &SyscallRow| row.2,
+            |row: &SyscallRow| row.3,
+        ] {
             let numbers: Vec<u16> = ROWS
                 .iter()
                 .map(column)
@@ -153,9 +133,9 @@ mod tests {
             ("mseal", libc::SYS_mseal),
             ("rseq", libc::SYS_rseq),
         ] {
-            let name: KnownSyscall = name.parse().unwrap();
+            let name: SyscallName = name.parse().unwrap();
             assert_eq!(i64::from(name.number()), number, "{name}");
-            assert_eq!(KnownSyscall::from_number(name.number()), Some(name));
+            assert_eq!(SyscallName::from_number(name.number()), Some(name));
         }
     }
 
@@ -167,7 +147,7 @@ mod tests {
             ("uretprobe", 335),
             ("removexattrat", 466),
         ] {
-            assert_eq!(name.parse::<KnownSyscall>().unwrap().number(), number);
+            assert_eq!(name.parse::<SyscallName>().unwrap().number(), number);
         }
         assert_eq!(row("clock_gettime64").map(|row| row.2), Some(403));
         assert_eq!(row("ioctl").map(|row| row.3), Some(514));
@@ -175,17 +155,24 @@ mod tests {
 
     #[test]
     fn refuses_names_that_no_filter_can_act_on() {
-        assert_eq!(
-            "opennat".parse::<KnownSyscall>(),
-            Err(SyscallNameError::Unknown("opennat".to_owned()))
-        );
-        assert_eq!(
-            "socketcall".parse::<KnownSyscall>(),
-            Err(SyscallNameError::Only32Bit("socketcall"))
-        );
-        assert!(!is_known("Read"));
-        assert!(is_known("read"));
-        assert_eq!(KnownSyscall::from_number(600), None);
-        assert_eq!(KnownSyscall::from_number(u32::from(NONE)), None);
+        for (name, says) in [
+            (
+                "opennat",
+                "\"opennat\" is not a system call's name; did you mean openat?",
+            ),
+            (
+                "Read",
+                "\"Read\" is not a system call's name; did you mean read?",
+            ),
+            ("", "\"\" is not a system call's name"),
+            (
+                "socketcall",
+                "\"socketcall\" is not a 64-bit system call: a policy refuses all 32-bit ones, and 64-bit ones have other names; did you mean socketpair?",
+            ),
+        ] {
+            assert_eq!(name.parse::<SyscallName>().unwrap_err().to_string(), says);
+        }
+        assert_eq!(SyscallName::from_number(600), None);
+        assert_eq!(SyscallName::from_number(u32::from(NONE)), None);
     }
 }
