@@ -99,7 +99,7 @@ const MAY_IMPORT: [(&str, &[&str]); 28] = [
     // It runs the node's package managers.
     ("indexes", &["rules", "plan", "sys"]),
     // It writes files of engines.
-    ("install", &["text", "log", "sys"]),
+    ("install", &["text", "engines", "log", "sys"]),
     ("cgroup", &["kernel", "devices", "log", "sys"]),
     (
         "probe",
@@ -149,7 +149,8 @@ const MAY_IMPORT: [(&str, &[&str]); 28] = [
     (
         "doctor",
         &[
-            "text", "policy", "plan", "log", "cli", "sys", "install", "probe", "runtime", "wrap",
+            "text", "engines", "policy", "plan", "log", "cli", "sys", "install", "probe",
+            "runtime", "wrap",
         ],
     ),
     (

@@ -9,9 +9,6 @@ use serde_json::Value;
 
 use crate::sys::deadline::Deadline;
 
-/// The daemon's default socket.
-pub const SOCKET: &str = "/run/docker.sock";
-
 /// The daemon asks containerd and its plugins before it answers.
 const WITHIN: Duration = Duration::from_secs(5);
 /// An answer has a few KiB, more with many insecure registries or warnings.

@@ -6,20 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::daemon;
 use super::registered::{self, ContainerdEntry, HandlerEntry, ImportedFiles};
+use crate::engines::daemon::{DOCKER_SOCKET, PODMAN_CONFIG, PODMAN_MORE};
 use crate::install;
 use crate::log;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
 use crate::sys::program;
-
-/// podman's files, lowest priority first (containers.conf(5)).
-const PODMAN: [&str; 2] = [
-    "/usr/share/containers/containers.conf",
-    "/etc/containers/containers.conf",
-];
-/// The directory of podman's drop-in files, which apply in order of their names.
-const PODMAN_MORE: &str = "/etc/containers/containers.conf.d";
 
 /// A program that an engine executes as the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,7 +69,7 @@ pub struct HandlerFacts {
 /// Finds the engines of this node.
 pub fn read() -> Vec<EngineFacts> {
     let mut found = Vec::new();
-    let socket = Path::new(daemon::SOCKET);
+    let socket = Path::new(DOCKER_SOCKET);
     if socket.exists() || program::find("dockerd").is_ok() {
         let info = daemon::info(socket).map(|info| DockerFacts {
             version: info.version,
@@ -137,7 +130,7 @@ fn containerd_texts(main: String) -> Result<Vec<String>, RuntimeError> {
 }
 
 fn podman_texts() -> Result<Vec<String>, RuntimeError> {
-    let mut files: Vec<PathBuf> = PODMAN.iter().map(PathBuf::from).collect();
+    let mut files: Vec<PathBuf> = PODMAN_CONFIG.iter().map(PathBuf::from).collect();
     files.extend(named(Path::new(PODMAN_MORE), "conf")?);
     if unprivileged::uid() != 0 {
         let variable = |name| std::env::var_os(name).map(PathBuf::from);

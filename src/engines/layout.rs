@@ -43,8 +43,18 @@ pub fn is_podmans_secrets(target: &Path, source: &Path) -> bool {
 
 /// Whether podman and CRI-O use this name for the directory of a store's containers: `DRIVER-containers`.
 pub fn is_podmans(list: &str) -> bool {
-    let driver = list.strip_suffix("-containers");
-    driver.is_some_and(|driver| PODMANS_DRIVERS.contains(&driver))
+    podmans_driver(list).is_some()
+}
+
+/// The storage driver in the name of such a directory.
+pub fn podmans_driver(list: &str) -> Option<&str> {
+    let driver = list.strip_suffix("-containers")?;
+    PODMANS_DRIVERS.contains(&driver).then_some(driver)
+}
+
+/// The directory of a store's containers, for a storage driver.
+pub fn podmans_list(driver: &str) -> String {
+    format!("{driver}-containers")
 }
 
 /// A volume that has an id for a name.

@@ -6,13 +6,14 @@
 //! | [`annotation`] | the annotations that engines write, and who else may write them |
 //! | [`root`] | which engine calls, by its `--root` |
 //! | [`layout`] | directories and files of Docker, containerd, podman and CRI-O |
+//! | [`daemon`] | configuration files and sockets of daemons |
 //! | [`kubelet`] | a kubelet's directories of pods and volumes |
 //!
 //! Files outside of this folder name engines for other reasons: `policies/never.toml` (paths that no container may
-//! see), `src/install` and `src/doctor` (configuration files of daemons), `src/runtime/state/identity.rs` (formats of
-//! their records).
+//! see), `src/install` (the entries that it writes), `src/runtime/state/identity.rs` (formats of their records).
 
 pub mod annotation;
+pub mod daemon;
 pub mod kubelet;
 pub mod layout;
 pub mod root;

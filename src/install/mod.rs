@@ -33,10 +33,9 @@ pub use plan::plan;
 pub use removal::{RunningSandboxes, removal};
 pub use step::{InstallPlan, InstallStep};
 
+use crate::engines::daemon::CONTAINERD_CONFIG;
 use files::TextFile;
 
-const DAEMON_JSON: &str = "/etc/docker/daemon.json";
-const CONTAINERD: &str = "/etc/containerd/config.toml";
 const PODMAN: &str = "/etc/containers/containers.conf.d/agentbox.conf";
 const APPARMOR: &str = "/etc/apparmor.d/agentbox";
 const CONFIG: &str = "/etc/agentbox/config.toml";
@@ -173,7 +172,7 @@ impl TargetSystem {
 /// # Errors
 /// It, or agentbox's drop-in file, cannot be read, or root's programs should not trust it.
 pub fn containerd_config() -> Result<Option<String>, InstallError> {
-    let Some(main) = files::read(Path::new(CONTAINERD))? else {
+    let Some(main) = files::read(Path::new(CONTAINERD_CONFIG))? else {
         return Ok(None);
     };
     if let Some(path) = containerd::drop_in(&main.text) {

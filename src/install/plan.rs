@@ -10,8 +10,11 @@ use super::files::TextFile;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
 use super::{
-    APPARMOR, CONFIG, CONFIG_DIGEST, CONTAINERD, DAEMON_JSON, InstallError, PODMAN, RECORD,
-    TargetSystem, backup, containerd, docker, own, podman,
+    APPARMOR, CONFIG, CONFIG_DIGEST, InstallError, PODMAN, RECORD, TargetSystem, backup,
+    containerd, docker, own, podman,
+};
+use crate::engines::daemon::{
+    CONTAINERD_CONFIG, DOCKER_CONFIG, DOCKER_CONFIGS, DOCKER_PID, DOCKER_SOCKET, PODMAN_CONFIGS,
 };
 use crate::sys::program;
 
@@ -161,17 +164,17 @@ impl Installation<'_> {
     }
 
     fn docker(&mut self) -> Result<(), InstallError> {
-        let here = self.system.has("/etc/docker")
+        let here = self.system.has(DOCKER_CONFIGS)
             || (self.system.is_live()
-                && (Path::new("/run/docker.sock").exists() || program::find("dockerd").is_ok()));
+                && (Path::new(DOCKER_SOCKET).exists() || program::find("dockerd").is_ok()));
         if !here {
             self.note("Docker: it is not here; run `agentbox install` again when it is");
             return Ok(());
         }
-        let before = self.system.read(DAEMON_JSON)?;
+        let before = self.system.read(DOCKER_CONFIG)?;
         let text = before.as_ref().map_or("", |file| file.text.as_str());
         let binary = self.binary_text();
-        let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
+        let refused = |why| InstallError::file(Path::new(DOCKER_CONFIG), why);
         let is_foreign = match docker::entry_state(text).map_err(refused)? {
             EntryState::Absent => false,
             EntryState::Foreign => true,
@@ -185,23 +188,23 @@ impl Installation<'_> {
         };
         if is_foreign {
             let words = format!(
-                "keep the runtime agentbox in {DAEMON_JSON} as it is: somebody else wrote it"
+                "keep the runtime agentbox in {DOCKER_CONFIG} as it is: somebody else wrote it"
             );
             self.plan.notes.push(words);
             return Ok(());
         }
         let Some(text) = docker::register(text, &binary).map_err(refused)? else {
-            let words = format!("the runtime agentbox is registered in {DAEMON_JSON} already");
+            let words = format!("the runtime agentbox is registered in {DOCKER_CONFIG} already");
             self.plan.notes.push(words);
             return Ok(());
         };
         match &before {
-            Some(file) => self.back_up(DAEMON_JSON, file)?,
-            None => self.record.add(RecordKind::MadeDaemonJson, DAEMON_JSON),
+            Some(file) => self.back_up(DOCKER_CONFIG, file)?,
+            None => self.record.add(RecordKind::MadeDaemonJson, DOCKER_CONFIG),
         }
         self.record.add(RecordKind::Registered, &binary);
-        let words = format!("register the runtime agentbox in {DAEMON_JSON}");
-        self.write(words, DAEMON_JSON, before, text);
+        let words = format!("register the runtime agentbox in {DOCKER_CONFIG}");
+        self.write(words, DOCKER_CONFIG, before, text);
         reload_docker(self.system, &mut self.plan);
         Ok(())
     }
@@ -211,17 +214,17 @@ impl Installation<'_> {
     }
 
     fn containerd(&mut self) -> Result<(), InstallError> {
-        let Some(before) = self.system.read(CONTAINERD)? else {
-            self.note(&format!("containerd: there is no {CONTAINERD}"));
+        let Some(before) = self.system.read(CONTAINERD_CONFIG)? else {
+            self.note(&format!("containerd: there is no {CONTAINERD_CONFIG}"));
             return Ok(());
         };
         let (path, kind, before, text) = match containerd::register(&before.text, &self.binary) {
             Registration::None(why) => {
-                self.note(&format!("containerd: {CONTAINERD}: {why}"));
+                self.note(&format!("containerd: {CONTAINERD_CONFIG}: {why}"));
                 return Ok(());
             }
             Registration::Main(text) => (
-                CONTAINERD.to_owned(),
+                CONTAINERD_CONFIG.to_owned(),
                 RecordKind::Containerd,
                 Some(before),
                 text,
@@ -238,7 +241,9 @@ impl Installation<'_> {
             return Ok(());
         }
         match &before {
-            Some(file) if kind == RecordKind::Containerd => self.back_up(CONTAINERD, file)?,
+            Some(file) if kind == RecordKind::Containerd => {
+                self.back_up(CONTAINERD_CONFIG, file)?
+            }
             Some(_) if !self.record.has(kind) => {
                 self.note(&format!("containerd: somebody else wrote {path}"));
                 return Ok(());
@@ -286,7 +291,7 @@ impl Installation<'_> {
     }
 
     fn podman(&mut self) -> Result<(), InstallError> {
-        if !self.system.has("/etc/containers") {
+        if !self.system.has(PODMAN_CONFIGS) {
             self.note("podman: there is no /etc/containers");
             return Ok(());
         }
@@ -356,20 +361,20 @@ pub(super) fn reload_docker(system: &TargetSystem, plan: &mut InstallPlan) {
         return;
     }
     let words = "reload Docker".to_owned();
-    if Path::new("/run/systemd/system").is_dir() && Path::new("/run/docker.sock").exists() {
+    if Path::new("/run/systemd/system").is_dir() && Path::new(DOCKER_SOCKET).exists() {
         return plan.run(words, SystemCommand::ReloadDocker);
     }
     match running_docker() {
         Some(pid) => plan.run(words, SystemCommand::SignalDocker(pid)),
         None => plan.afterwards.push(format!(
-            "Docker is not running: it reads {DAEMON_JSON} when it starts"
+            "Docker is not running: it reads {DOCKER_CONFIG} when it starts"
         )),
     }
 }
 
 /// The daemon's pid from its pid file, if that process is dockerd.
 fn running_docker() -> Option<rustix::process::Pid> {
-    let text = fs::read_to_string("/run/docker.pid").ok()?;
+    let text = fs::read_to_string(DOCKER_PID).ok()?;
     let pid = rustix::process::Pid::from_raw(text.trim().parse().ok()?)?;
     let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero())).ok()?;
     (name.trim() == "dockerd").then_some(pid)

@@ -11,9 +11,10 @@ use super::plan::reload_docker;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
 use super::{
-    APPARMOR, CONFIG, CONFIG_DIGEST, CONTAINERD, DAEMON_JSON, InstallError, RECORD, TargetSystem,
-    backup, docker, own, podman,
+    APPARMOR, CONFIG, CONFIG_DIGEST, InstallError, RECORD, TargetSystem, backup, docker, own,
+    podman,
 };
+use crate::engines::daemon::{CONTAINERD_CONFIG, DOCKER_CONFIG, PODMAN_CONFIG};
 use crate::text::{bounded, escape};
 
 /// Whether sandboxes prevent a removal.
@@ -109,22 +110,18 @@ fn is_users(path: &Path, uid: u32) -> bool {
 
 /// Refuses if agentbox is a default runtime: without it that engine does not start, or starts no container.
 fn refuse_defaults(system: &TargetSystem) -> Result<(), InstallError> {
-    let docker = system.text(DAEMON_JSON)?;
+    let docker = system.text(DOCKER_CONFIG)?;
     if docker.is_some_and(|text| docker::is_default(&text)) {
         let why = "has agentbox as its default-runtime: change that first, and restart Docker";
-        return Err(InstallError::file(Path::new(DAEMON_JSON), why));
+        return Err(InstallError::file(Path::new(DOCKER_CONFIG), why));
     }
     for (path, key, is_default) in [
         (
-            CONTAINERD,
+            CONTAINERD_CONFIG,
             "default_runtime_name",
             containerd::is_default as fn(&str) -> bool,
         ),
-        (
-            "/etc/containers/containers.conf",
-            "runtime",
-            podman::is_default,
-        ),
+        (PODMAN_CONFIG[1], "runtime", podman::is_default),
     ] {
         // Only a check: the step that changes the file reports errors.
         let text = fs::read_to_string(system.real(path)).unwrap_or_default();
@@ -177,10 +174,10 @@ impl Removal<'_> {
         if binaries.is_empty() {
             return Ok(());
         }
-        let Some(before) = self.system.read(DAEMON_JSON)? else {
+        let Some(before) = self.system.read(DOCKER_CONFIG)? else {
             return Ok(());
         };
-        let refused = |why| InstallError::file(Path::new(DAEMON_JSON), why);
+        let refused = |why| InstallError::file(Path::new(DOCKER_CONFIG), why);
         // After several installations the last one is registered.
         let mut found = None;
         for binary in binaries {
@@ -189,11 +186,11 @@ impl Removal<'_> {
         }
         match found {
             None => self.plan.notes.push(format!(
-                "keep {DAEMON_JSON}: its entry agentbox is gone, or was changed since"
+                "keep {DOCKER_CONFIG}: its entry agentbox is gone, or was changed since"
             )),
             Some((binary, text)) => {
                 // Unchanged since: restore it byte for byte.
-                let old = self.system.text(&backup(DAEMON_JSON))?;
+                let old = self.system.text(&backup(DOCKER_CONFIG))?;
                 let again = |old: &String| {
                     let now = docker::register(old, &binary).ok().flatten();
                     docker::entry_state(old) == Ok(EntryState::Absent)
@@ -207,15 +204,15 @@ impl Removal<'_> {
                             .to_owned(),
                     );
                 }
-                let words = format!("take the runtime agentbox out of {DAEMON_JSON}");
+                let words = format!("take the runtime agentbox out of {DOCKER_CONFIG}");
                 if docker::is_empty(&text) && self.record.has(RecordKind::MadeDaemonJson) {
-                    let real = self.system.real(DAEMON_JSON);
+                    let real = self.system.real(DOCKER_CONFIG);
                     self.plan.remove(words, real);
                 } else {
-                    self.write(words, DAEMON_JSON, before, text);
+                    self.write(words, DOCKER_CONFIG, before, text);
                 }
                 reload_docker(self.system, &mut self.plan);
-                self.remove_backup(DAEMON_JSON)?;
+                self.remove_backup(DOCKER_CONFIG)?;
             }
         }
         Ok(())
@@ -224,11 +221,11 @@ impl Removal<'_> {
     fn containerd(&mut self) -> Result<(), InstallError> {
         let mut removed = false;
         if self.record.has(RecordKind::Containerd)
-            && let Some(before) = self.system.read(CONTAINERD)?
+            && let Some(before) = self.system.read(CONTAINERD_CONFIG)?
         {
-            let refused = |why| InstallError::file(Path::new(CONTAINERD), why);
+            let refused = |why| InstallError::file(Path::new(CONTAINERD_CONFIG), why);
             let text = containerd::without(&before.text).map_err(refused)?;
-            let old = self.system.text(&backup(CONTAINERD))?;
+            let old = self.system.text(&backup(CONTAINERD_CONFIG))?;
             let binary = self.paths(RecordKind::Binary).into_iter().next();
             let again = |old: &String| {
                 let binary = PathBuf::from(binary.clone().unwrap_or_default());
@@ -238,11 +235,11 @@ impl Removal<'_> {
             };
             let text = old.filter(again).unwrap_or(text);
             if text != before.text {
-                let words = format!("take the handlers out of {CONTAINERD}");
-                self.write(words, CONTAINERD, before, text);
+                let words = format!("take the handlers out of {CONTAINERD_CONFIG}");
+                self.write(words, CONTAINERD_CONFIG, before, text);
                 removed = true;
             }
-            self.remove_backup(CONTAINERD)?;
+            self.remove_backup(CONTAINERD_CONFIG)?;
         }
         for path in self.paths(RecordKind::ContainerdDropIn) {
             let real = self.system.real(&path);

@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::layer::read;
 use crate::engines::annotation::{Annotations, is_crio, may_be_of_the_image};
-use crate::engines::layout::{PODMAN_LISTS, is_id, is_podmans};
+use crate::engines::layout::{PODMAN_LISTS, is_id, podmans_driver};
 use crate::policy::{ANNOTATION_PREFIX, ImageAnnotations};
 
 /// The names of a manifest in a store: `manifest`, and `manifest-DIGEST` in base64 (containers/storage,
@@ -36,8 +36,7 @@ fn manifests_have_none(bundle: &Path) -> Option<bool> {
     let container = bundle.parent().filter(|_| bundle.ends_with("userdata"))?;
     let id = container.file_name()?.to_str().filter(|id| is_id(id))?;
     let containers = container.parent()?;
-    let name = containers.file_name()?.to_str().filter(|n| is_podmans(n))?;
-    let driver = name.strip_suffix("-containers")?;
+    let driver = podmans_driver(containers.file_name()?.to_str()?)?;
     let mut lists = PODMAN_LISTS.into_iter().map(|list| containers.join(list));
     let image = lists.find_map(|list| image_of(&list, id))?;
     let images = containers.parent()?.join(format!("{driver}-images"));

@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::stat::{FileOnMount, FileStat, RealDirs, RealFile};
 use super::{open_path, real_path};
-use crate::engines::layout::{CONTAINERD, data_by_layer, data_by_root, docker_data};
+use crate::engines::layout::{CONTAINERD, data_by_layer, data_by_root, docker_data, podmans_list};
 use crate::kernel::mountinfo::join;
 use crate::kernel::paths::is_outside;
 use crate::plan::never::NeverList;
@@ -315,9 +315,7 @@ impl Hosts {
 
 /// Whether a driver's data has podman's list of containers beside it.
 fn has_list(data: &Path, driver: &str) -> bool {
-    data.join(format!("{driver}-containers"))
-        .symlink_metadata()
-        .is_ok()
+    data.join(podmans_list(driver)).symlink_metadata().is_ok()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::ProbeError;
 use super::source::{Judge, is_home};
-use crate::engines::layout::{PODMAN_LISTS, docker_layer_record, is_id, is_store};
+use crate::engines::layout::{PODMAN_LISTS, docker_layer_record, is_id, is_store, podmans_list};
 use crate::plan::RootOrigin;
 use crate::plan::never::NeverList;
 
@@ -100,7 +100,7 @@ struct StoredContainer {
 }
 
 fn podmans(data: &Path, driver: &str, (bundle, id): (&Path, &str)) -> Option<String> {
-    let place = format!("{driver}-containers");
+    let place = podmans_list(driver);
     // A container that the next boot may drop is recorded in the run directory.
     let run = bundle.ancestors().find(|dir| dir.ends_with(&place));
     let places = [Some(data.join(&place)), run.map(Path::to_owned)];
