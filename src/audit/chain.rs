@@ -69,7 +69,7 @@ pub fn template_of_exit(context: &Context) -> Vec<u8> {
 
 /// A line that is complete but for its time: the text before and after the time. It is its log's only line.
 pub fn around_time(context: &Context, event: Event) -> Option<[String; 2]> {
-    let line = Chain::default().render("", context, &event.plain());
+    let line = Chain::default().render("", context, &event);
     let line = String::from_utf8(line).ok()?;
     let (before, after) = line.split_once(NO_TIME)?;
     Some([format!("{before}\"time\":\""), format!("\"{after}")])

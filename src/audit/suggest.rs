@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn an_expired_rule_is_suggested_again_and_said_to_be_one() {
         let mut late = host("a.test", Some(443), Some("a.test"));
-        late.event.cause = Some(RULE_EXPIRED.to_owned());
+        late.event.cause = Some(RULE_EXPIRED.into());
         let seen = suggested(&[late, host("b.test", Some(443), Some("b.test"))]);
         let expired: Vec<bool> = seen.network.iter().map(|one| one.expired).collect();
         assert_eq!(expired, [true, false]);

@@ -87,7 +87,7 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
             let changed = events::rules_changed(before.unwrap_or(&EgressRules::default()), &new);
             let until = asked.end.map(|end| format!("until {}", end.date()));
             let changed = Event {
-                reason: until,
+                reason: until.map(Into::into),
                 ..changed
             };
             RunDir::of(place).note(vec![changed]);

@@ -92,6 +92,10 @@ impl Wall {
 
 fn ended(of: ExpiredItem, item: String, end: Expiry) -> Event {
     let until = end.date().to_string();
-    let what = EventDetail::Expired { of, item, until };
+    let what = EventDetail::Expired {
+        of,
+        item: item.into(),
+        until: until.into(),
+    };
     Event::new(WallName::Rules, Verdict::Ended, what)
 }

@@ -26,8 +26,8 @@ pub struct EndLines(Vec<[String; 2]>);
 pub fn event(cause: EndCause) -> Event {
     let what = EventDetail::life(LifeState::Ended);
     Event {
-        cause: Some(cause.field().to_owned()),
-        reason: Some(cause.to_string()),
+        cause: Some(cause.field().into()),
+        reason: Some(cause.to_string().into()),
         ..Event::new(WallName::Life, Verdict::Ended, what)
     }
 }
@@ -115,14 +115,14 @@ mod tests {
     #[test]
     fn the_line_is_a_whole_log_and_written_once() {
         let context = Context {
-            container: "c1".to_owned(),
-            name: Some("a \"quoted\" \u{e9} name".to_owned()),
+            container: "c1".into(),
+            name: Some("a \"quoted\" \u{e9} name".into()),
             ..Context::default()
         };
         for context in [
             context.clone(),
             Context {
-                image: Some("x".repeat(5000)),
+                image: Some("x".repeat(5000).into()),
                 ..context
             },
         ] {
@@ -135,7 +135,7 @@ mod tests {
                 assert!(parsed.faults.is_empty(), "{:?}", parsed.faults);
                 assert_eq!(parsed.lines.len(), 1);
                 let line = &parsed.lines[0];
-                assert_eq!(line.event, event(cause).plain());
+                assert_eq!(line.event, event(cause));
                 assert_eq!(line.context.container, "c1");
                 let written = DateTime::parse_from_rfc3339(&line.time).unwrap();
                 let age = Utc::now().signed_duration_since(written);
