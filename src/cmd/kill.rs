@@ -69,10 +69,13 @@ fn signal_members(record: &Record, signal: rustix::process::Signal) -> Result<()
     let seen: Vec<ProcessId> = seen.filter_map(ProcessId::of).collect();
     // A number may have been another process's by then.
     let still = ps::of_pid_namespace(init);
-    let members = seen.into_iter().filter(|one| still.contains(&one.pid));
-    members
-        .map(|member| signal::send(member, signal).map(drop))
-        .collect()
+    let mut result = Ok(());
+    for member in seen.into_iter().filter(|one| still.contains(&one.pid)) {
+        if let Err(error) = signal::send(member, signal) {
+            result = Err(error);
+        }
+    }
+    result
 }
 
 /// The init process: from our record, or from libcontainer's state if the record was removed.
