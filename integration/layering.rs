@@ -12,6 +12,7 @@ use crate::fixtures;
 mod circles;
 mod names;
 mod sentences;
+mod words;
 
 /// Lines of a file that are built into the program.
 const LONGEST_FILE: usize = 400;

@@ -423,8 +423,7 @@ fn an_agent_works_with_git_and_an_interface_without_a_key() {
     // As many requests as the node allows.
     let got = does(&format!("curl -sS {issues}"));
     assert!(
-        got.stdout
-            .contains("the secret api that it would get is used up: 4 requests"),
+        got.stdout.contains("the secret api is used up: 4 requests"),
         "{got}"
     );
     let id = agent.container.inspect("{{.Id}}");

@@ -1,7 +1,5 @@
 //! Budgets: limits on a container's network use in all ways together.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// The most that one container's connections may use.
@@ -46,26 +44,6 @@ impl OverBudget {
             Self::Upload(_) => "over-upload",
             Self::Hosts(_) => "over-hosts",
             Self::CoolDown(_) => "cool-down",
-        }
-    }
-}
-
-impl fmt::Display for OverBudget {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Connections(most) => {
-                write!(f, "network.connections allows {most} at once")
-            }
-            Self::Rate(most) => write!(
-                f,
-                "network.connections-per-minute allows {most} new ones in a minute"
-            ),
-            Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
-            Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
-            Self::CoolDown(left) => write!(
-                f,
-                "a budget was used up, and network.cool-down lets nothing through for another {left} s"
-            ),
         }
     }
 }

@@ -24,6 +24,7 @@ mod status;
 pub mod tls;
 pub mod tried;
 mod uses;
+pub mod words;
 
 pub use budget::{Budget, Ledger, OverBudget};
 pub use honey::{Honey, HoneyMatch, HoneySearch};
@@ -31,4 +32,4 @@ pub use status::{
     AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, LiveConnection,
     NetworkStatus, WaitingConnection,
 };
-pub use uses::{CountedSecret, SecretUses, Uses};
+pub use uses::{CountedSecret, SecretUses, Uses, WithheldSecret};

@@ -52,6 +52,24 @@ pub struct SecretUses {
     pub end: Option<Expiry>,
 }
 
+/// A secret that no further request gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WithheldSecret {
+    /// The secret.
+    pub name: String,
+    /// Why.
+    pub why: WithheldWhy,
+}
+
+/// Why no further request gets a secret.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WithheldWhy {
+    /// As many requests as may get it got it.
+    UsedUp(u64),
+    /// It has expired.
+    Expired(Expiry),
+}
+
 /// All secrets of a container, with their counts.
 #[derive(Debug, Default)]
 pub struct Uses(Vec<SecretState>);
@@ -90,20 +108,19 @@ impl Uses {
     }
 
     /// Counts an allowed request. An error if one of its secrets has expired or is used up; then nothing is counted.
-    pub fn count(&self, request: &Request, now: ClockReading) -> Result<(), String> {
-        if let Some(why) = self.expired_for(request, now) {
-            return Err(why);
+    pub fn count(&self, request: &Request, now: ClockReading) -> Result<(), WithheldSecret> {
+        if let Some(withheld) = self.expired_for(request, now) {
+            return Err(withheld);
         }
         let is_used_up = |one: &&SecretState| {
             let limit = one.secret.limit;
             limit.is_some_and(|limit| one.used.get() >= limit.into())
         };
         if let Some(one) = self.of(request).find(is_used_up) {
-            return Err(format!(
-                "the secret {} that it would get is used up: {} requests had it, as many as the node lets one container make with it",
-                one.secret.name,
-                one.used.get()
-            ));
+            return Err(WithheldSecret {
+                name: one.secret.name.clone(),
+                why: WithheldWhy::UsedUp(one.used.get()),
+            });
         }
         for one in self.of(request) {
             one.used.set(one.used.get() + 1);
@@ -111,13 +128,13 @@ impl Uses {
         Ok(())
     }
 
-    /// The expired secret that this request would get, in words.
-    pub fn expired_for(&self, request: &Request, now: ClockReading) -> Option<String> {
+    /// The expired secret that this request would get.
+    pub fn expired_for(&self, request: &Request, now: ClockReading) -> Option<WithheldSecret> {
         self.of(request).find_map(|one| {
-            let (name, end) = (&one.secret.name, one.expired(now)?.date());
-            Some(format!(
-                "the secret {name} that it would get expired at {end}"
-            ))
+            Some(WithheldSecret {
+                name: one.secret.name.clone(),
+                why: WithheldWhy::Expired(one.expired(now)?),
+            })
         })
     }
 
@@ -172,9 +189,9 @@ mod tests {
             assert_eq!(count("POST https://a.test/v1/x"), Ok(()));
         }
         let error = count("POST https://a.test/v1/x").unwrap_err();
-        assert!(
-            error.contains("the secret one") && error.contains("2 requests"),
-            "{error}"
+        assert_eq!(
+            (error.name.as_str(), error.why),
+            ("one", WithheldWhy::UsedUp(2))
         );
         assert_eq!(count("GET https://a.test/v1/x"), Ok(()));
         assert_eq!(count("GET https://b.test/"), Ok(()));
@@ -207,6 +224,7 @@ mod tests {
         assert_eq!(count("GET https://a.test/v1/x", at(599)), Ok(()));
         assert_eq!(uses.expire(at(599)), []);
         let why = count("GET https://a.test/v1/x", at(600)).unwrap_err();
+        let why = why.to_string();
         assert!(why.contains("the secret short"), "{why}");
         assert!(why.contains("expired at 1970-01-01T02:56:40Z"), "{why}");
         // A clock that is set back gives it no time.

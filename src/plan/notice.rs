@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use super::decided::Plan;
-use super::reason::OmittedItem;
 use super::{join, text};
 use crate::text::{bounded, escape};
 
@@ -25,7 +24,11 @@ impl Plan {
             .map(|mount| format!("{} is not mounted", path(&mount.destination)))
             .collect();
         let items = self.not_given.iter();
-        all.extend(items.filter(|i| !i.is_of_every_engine()).map(phrase));
+        all.extend(
+            items
+                .filter(|i| !i.is_of_every_engine())
+                .map(|item| escape(&item.words(MOST_NAMES))),
+        );
         all.extend(self.network.leads_nowhere.keys().map(|port| {
             let sets = self.network.lets_in(*port);
             format!("published port {port} leads nowhere ({sets} lets it in)")
@@ -65,51 +68,14 @@ impl Plan {
     }
 }
 
-fn phrase(item: &OmittedItem) -> String {
-    match item {
-        OmittedItem::MountOptions {
-            destination,
-            options,
-        } if options.iter().any(|option| option == "rw") => {
-            format!("{} is read-only", path(destination))
-        }
-        OmittedItem::MountOptions {
-            destination,
-            options,
-        }
-        | OmittedItem::EngineMountOptions {
-            destination,
-            options,
-        } => format!(
-            "{} of the mount at {}",
-            escape(&options.join(", ")),
-            path(destination)
-        ),
-        OmittedItem::Setting { name } => escape(name),
-        OmittedItem::Capabilities { names } | OmittedItem::EngineCapabilities { names } => {
-            let more = match names.len().saturating_sub(MOST_NAMES) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let named: Vec<&str> = names.iter().take(MOST_NAMES).map(String::as_str).collect();
-            format!("capabilities {}{more}", named.join(", "))
-        }
-        OmittedItem::Devices { count } => format!("{count} devices of the node"),
-        OmittedItem::EveryDevice => "access to every device of the node".to_owned(),
-        OmittedItem::HiddenFile { path: file } => format!("the file {}", path(file)),
-        OmittedItem::InWords(words) => escape(words),
-    }
-}
-
 fn path(path: &Path) -> String {
     escape(&path.display().to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::plan::OmittedMount;
     use crate::plan::tests::sample;
+    use crate::plan::{OmittedItem, OmittedMount};
 
     fn omitted(destination: &str) -> OmittedMount {
         OmittedMount {
@@ -154,7 +120,7 @@ mod tests {
         let line = plan.notice(&"5".repeat(64)).unwrap();
         assert_eq!(
             line,
-            "agentbox: not granted: /keys\\n is not mounted; /data is read-only; capabilities A, B, C, D and 2 more; and 1 more; \
+            "agentbox: not granted: /keys\\n is not mounted; /data is read-only and without exec; capabilities A, B, C, D and 2 more; and 1 more; \
              agentbox explain 555555555555 has the reasons\n"
         );
         plan.filesystem.pruned.clear();

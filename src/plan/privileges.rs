@@ -268,9 +268,9 @@ mod tests {
         let engines = of(&["CHOWN", "MKNOD", "AUDIT_WRITE"]);
         assert_eq!(engines.len(), 1);
         assert!(engines[0].is_of_every_engine());
-        assert!(engines[0].to_string().ends_with(": AUDIT_WRITE MKNOD"));
+        assert!(engines[0].to_string().ends_with(": AUDIT_WRITE, MKNOD"));
         let both = of(&["SYS_ADMIN", "MKNOD"]);
-        assert_eq!(both[0].to_string(), "capabilities: SYS_ADMIN");
+        assert_eq!(both[0].to_string(), "capabilities SYS_ADMIN");
         assert!(!both[0].is_of_every_engine() && both[1].is_of_every_engine());
     }
 }

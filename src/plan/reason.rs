@@ -128,23 +128,27 @@ impl OmittedItem {
     }
 }
 
-impl fmt::Display for OmittedItem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl OmittedItem {
+    /// The item in words, with at most this many names of capabilities.
+    pub fn words(&self, most_names: usize) -> String {
+        let named = |names: &[String]| {
+            let more = match names.len().saturating_sub(most_names) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            let named: Vec<&str> = names.iter().take(most_names).map(String::as_str).collect();
+            format!("{}{more}", named.join(", "))
+        };
         match self {
-            Self::Setting { name } => write!(
-                f,
-                "{name}: it puts the container before others, or no wall looks after it"
-            ),
-            Self::Capabilities { names } => write!(f, "capabilities: {}", names.join(" ")),
-            Self::EngineCapabilities { names } => {
-                let names = names.join(" ");
-                write!(
-                    f,
-                    "capabilities that engines request for every container: {names}"
-                )
+            Self::Setting { name } => {
+                format!("{name}, which favours the container over others or has no wall")
             }
-            Self::Devices { count } => write!(f, "{count} devices of the node (--privileged)"),
-            Self::EveryDevice => f.write_str("access to every device of the node"),
+            Self::Capabilities { names } => format!("capabilities {}", named(names)),
+            Self::EngineCapabilities { names } => {
+                format!("capabilities that engines always request: {}", named(names))
+            }
+            Self::Devices { count } => format!("{count} devices of the node (--privileged)"),
+            Self::EveryDevice => "access to every device of the node".to_owned(),
             Self::MountOptions {
                 destination,
                 options,
@@ -153,12 +157,25 @@ impl fmt::Display for OmittedItem {
                 destination,
                 options,
             } => {
-                let (options, at) = (options.join(", "), destination.display());
-                write!(f, "{options} of the mount at {at}")
+                let at = text::of(destination);
+                let others = options.iter().filter(|option| *option != "rw");
+                let others: Vec<&str> = others.map(String::as_str).collect();
+                let others = others.join(", ");
+                match (options.iter().any(|option| option == "rw"), others.as_str()) {
+                    (true, "") => format!("{at} is read-only"),
+                    (true, others) => format!("{at} is read-only and without {others}"),
+                    (false, others) => format!("{at} is without {others}"),
+                }
             }
-            Self::HiddenFile { path } => write!(f, "what is at {}", text::of(path)),
-            Self::InWords(words) => f.write_str(words),
+            Self::HiddenFile { path } => format!("the file {}", text::of(path)),
+            Self::InWords(words) => words.clone(),
         }
+    }
+}
+
+impl fmt::Display for OmittedItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words(usize::MAX))
     }
 }
 
@@ -204,7 +221,7 @@ mod tests {
         }
     }
 
-    /// Logs, `explain` and their readers rely on these words.
+    /// The notice, logs, `explain` and their readers have the same words.
     #[test]
     fn items_keep_their_words() {
         let options = |options: &[&str]| OmittedItem::MountOptions {
@@ -213,16 +230,23 @@ mod tests {
         };
         assert_eq!(
             options(&["rw", "exec"]).to_string(),
-            "rw, exec of the mount at /data"
+            "/data is read-only and without exec"
         );
         let names = || vec!["MKNOD".to_owned(), "NET_RAW".to_owned()];
         assert_eq!(
             OmittedItem::EngineCapabilities { names: names() }.to_string(),
-            "capabilities that engines request for every container: MKNOD NET_RAW"
+            "capabilities that engines always request: MKNOD, NET_RAW"
         );
         assert_eq!(
             OmittedItem::Capabilities { names: names() }.to_string(),
-            "capabilities: MKNOD NET_RAW"
+            "capabilities MKNOD, NET_RAW"
         );
+        let some = OmittedItem::Capabilities { names: names() };
+        assert_eq!(some.words(1), "capabilities MKNOD and 1 more");
+        let engines = OmittedItem::EngineMountOptions {
+            destination: "/etc/hosts".into(),
+            options: vec!["suid".to_owned(), "dev".to_owned()],
+        };
+        assert_eq!(engines.to_string(), "/etc/hosts is without suid, dev");
     }
 }

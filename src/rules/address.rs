@@ -2,7 +2,6 @@
 //! second resolution would allow DNS rebinding.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
@@ -72,38 +71,6 @@ pub enum AddressRefusal {
     NotNode,
     /// This rule of `network.deny` covers it.
     Denied(Box<EgressRule>),
-}
-
-impl fmt::Display for AddressRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Self::Denied(rule) => return write!(f, "which network.deny lists as {rule}"),
-            Self::Loopback => "a loopback address",
-            Self::LinkLocal => "a link-local address, where clouds serve metadata",
-            Self::Private => {
-                "a private address: allow it as internal:HOST:PORT if that is intended"
-            }
-            Self::Neighbour => {
-                "an address in a network of the node's or of the engine's own: name it internal:HOST:PORT if it is meant to \
-                 be"
-            }
-            Self::NotBeside => {
-                "which is in no network that Docker or podman made for this container, nor in one of network.services of the \
-                 node's file: a private name that leads further is internal:HOST:PORT"
-            }
-            Self::NotNode => "which is no address of the node: that is where a rule node: leads",
-            Self::Node => {
-                "an address of the node or of a gateway: allow it as node:HOST:PORT if that is intended"
-            }
-            Self::Embedded => "an IPv6 address with an IPv4 address inside",
-            Self::Special => "no ordinary address of the internet",
-            Self::Cloud => {
-                "where a cloud serves metadata or its host's agent: no name opens that, only a rule with exactly this \
-                 address"
-            }
-        };
-        f.write_str(text)
-    }
 }
 
 /// The entries of IANA's registry of special-purpose IPv4 addresses (RFC 6890 and its updates).

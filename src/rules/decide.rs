@@ -1,7 +1,6 @@
 //! The decision about a host: one function for the proxy, the DNS stub, the log and `agentbox policy check`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -58,30 +57,6 @@ pub enum Denial {
     OnlyRequests,
     /// The rule that allowed it has expired.
     Expired(Box<ExpiredRule>),
-}
-
-impl fmt::Display for Denial {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotListed => f.write_str("no rule in network.allow matches it"),
-            Self::Port(ports) => {
-                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
-                write!(
-                    f,
-                    "network.allow lists it with port {} only",
-                    ports.join(", ")
-                )
-            }
-            Self::DeniedBy(rule) => write!(f, "network.deny lists {rule}"),
-            Self::Metadata => f.write_str(
-                "it is a cloud's metadata service, which no wildcard or address range allows",
-            ),
-            Self::OnlyRequests => f.write_str(
-                "only some requests to this host are allowed: use http://HOST/PATH (agentbox adds TLS), or set network.tls=open",
-            ),
-            Self::Expired(expired) => expired.fmt(f),
-        }
-    }
 }
 
 impl Denial {

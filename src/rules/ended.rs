@@ -1,7 +1,5 @@
 //! Rules that end. A rule whose time is over allows nothing, and still narrows: what it excluded stays excluded.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::decide::may_mean;
@@ -15,12 +13,6 @@ pub struct ExpiredRule {
     pub rule: EgressRule,
     /// When it ended.
     pub end: Expiry,
-}
-
-impl fmt::Display for ExpiredRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the rule {} expired at {}", self.rule, self.end.date())
-    }
 }
 
 impl EgressRules {

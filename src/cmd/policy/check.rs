@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use super::super::out;
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
+use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
@@ -333,7 +334,7 @@ impl Question {
                 Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
             }
             RequestDecision::DeniedBy(rule) => {
-                Some((false, format!("denied: {self}: network.deny lists {rule}")))
+                Some((false, format!("denied: {self}: {}", DenyWords(rule))))
             }
             RequestDecision::NotListed if network.rules.needs_calls(&asked.request) => {
                 let call = asked.to_string().replacen("POST ", "mcp:", 1);
@@ -346,12 +347,7 @@ impl Question {
                 let is_named = network.rules.requests().any(|rule| rule.names(&self.host));
                 is_named.then(|| {
                     let hint = self.hint(network);
-                    (
-                        false,
-                        format!(
-                            "denied: {self}: no rule in network.allow matches this request to the host{hint}"
-                        ),
-                    )
+                    (false, format!("denied: {self}: {REQUEST_NOT_LISTED}{hint}"))
                 })
             }
         }

@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 use crate::egress::mcp::LONGEST;
+use crate::egress::words::BUSY;
 
 /// Bytes that each may hold without room. Most calls are shorter.
 const ALWAYS: usize = 16 << 10;
@@ -40,13 +41,11 @@ pub(super) enum HoldError {
 }
 
 impl HoldError {
-    const BUSY: &str = "too many long MCP messages are held at once: try again";
-
     /// The reason in words.
     pub fn into_reason(self) -> String {
         match self {
             Self::Unfit(why) => why,
-            Self::Busy => Self::BUSY.to_owned(),
+            Self::Busy => BUSY.to_owned(),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName
 use crate::egress::OverBudget;
 use crate::egress::names::SyntheticAddresses;
 use crate::egress::own::is_own;
+use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::plan::AuditedNetwork;
 use crate::policy::Advice;
 use crate::rules::request::{Request, RequestDecision};
@@ -172,13 +173,8 @@ impl Wall {
         };
         let (cause, why) = match rules.decide_request(request) {
             RequestDecision::Allow(_) => return,
-            RequestDecision::DeniedBy(rule) => {
-                ("denied-by-rule", format!("network.deny lists {rule}"))
-            }
-            RequestDecision::NotListed => {
-                let denial = Denial::NotListed;
-                (denial.kind(), denial.to_string())
-            }
+            RequestDecision::DeniedBy(rule) => ("denied-by-rule", DenyWords(rule).to_string()),
+            RequestDecision::NotListed => (Denial::NotListed.kind(), REQUEST_NOT_LISTED.to_owned()),
         };
         let denial = OtherDenial {
             cause,

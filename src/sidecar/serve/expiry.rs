@@ -72,7 +72,10 @@ impl Wall {
         let expired = match &live.request {
             Some(request) => {
                 let request = request.borrow();
-                let secret = || self.uses.expired_for(&request, clocks::read());
+                let secret = || {
+                    let secret = self.uses.expired_for(&request, clocks::read());
+                    secret.map(|secret| secret.to_string())
+                };
                 let rule = rules.expired_request(&request);
                 rule.map(|rule| rule.to_string()).or_else(secret)
             }

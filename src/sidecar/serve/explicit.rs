@@ -17,6 +17,7 @@ use super::{dns, requests, socks};
 use crate::audit::ConnectionKind;
 use crate::egress::http::{self, Body, HttpRefusal, Pieces, ProxyRequest, RequestGuard};
 use crate::egress::phrase::RefusalExplanation;
+use crate::egress::words::ContentRefusal;
 use crate::rules::Host;
 
 const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
@@ -53,8 +54,9 @@ async fn http(wall: &Rc<Wall>, stream: &TcpStream, first: Vec<u8>) {
     let wish = match tokio::time::timeout(FIRST_BYTES_WITHIN, read_wish(wall, stream, first)).await
     {
         Ok(Ok(wish)) => wish,
-        Ok(Err(Refusal::Other(why))) => {
+        Ok(Err(Refusal::Content(refusal))) => {
             // The bytes are no request, or an ambiguous one.
+            let why = refusal.to_string();
             wall.note(ConnectionKind::Http, "", None, MALFORMED, &why);
             respond(stream, 400, &RefusalExplanation::new(why)).await;
             return;
@@ -142,7 +144,7 @@ async fn show(wall: &Wall, stream: &TcpStream) {
 fn read<T>(read: Result<T, HttpRefusal>, caught: &Result<(), Refusal>) -> Result<T, Refusal> {
     read.map_err(|refusal| match caught {
         Err(caught) => caught.clone(),
-        Ok(()) => Refusal::Other(refusal.to_string()),
+        Ok(()) => ContentRefusal::Http(refusal).into(),
     })
 }
 
@@ -188,8 +190,7 @@ async fn grant(
 ) -> Result<(), (Refusal, bool)> {
     let not_yet = |refusal| (refusal, false);
     if let (ProxyRequest::Forward(..), Host::Name(_), HTTPS) = (&wish.request, host, port) {
-        let why = "plain HTTP on port 443, where a rule means TLS: use https://";
-        return Err(not_yet(Refusal::Other(why.to_owned())));
+        return Err(not_yet(ContentRefusal::PlainOnHttps.into()));
     }
     let (admitted, mut server) = wall.connect(stream, host, port).await.map_err(not_yet)?;
     let ReceivedRequest {
@@ -215,7 +216,7 @@ async fn grant(
                 let mut guard = RequestGuard::after_head(name.clone(), port, body);
                 guard
                     .feed(&early, &mut out)
-                    .map_err(|refusal| not_yet(Refusal::Other(refusal.to_string())))?;
+                    .map_err(|refusal| not_yet(ContentRefusal::Http(refusal).into()))?;
                 watch = Watch::Http(Box::new(guard));
             } else {
                 out.extend(early);

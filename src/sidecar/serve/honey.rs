@@ -1,7 +1,6 @@
 //! Honey values in outgoing data: they are stopped and logged, and end the container if the node's file says so.
 
 use std::cell::Cell;
-use std::fmt;
 use std::rc::Rc;
 
 use tokio::sync::Notify;
@@ -100,17 +99,4 @@ impl Search {
     pub fn look(&mut self, piece: &[u8]) -> Result<(), Refusal> {
         allowed(self.0.as_mut().and_then(|search| search.feed(piece)))
     }
-}
-
-/// The finding in words, for the node.
-pub(super) fn describe(caught: &HoneyMatch, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let HoneyMatch { name, then } = caught;
-    let meaning = match then {
-        HoneyThen::Log => "the container goes on",
-        HoneyThen::End => "the container is ended",
-    };
-    write!(
-        f,
-        "the honey value {name} was on its way out, which no program has a reason to send ({meaning})"
-    )
 }

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::egress::{HoneyMatch, OverBudget};
+use crate::egress::words::{self, ContentRefusal, DenyWords};
+use crate::egress::{HoneyMatch, OverBudget, WithheldSecret};
 use crate::policy::Advice;
 use crate::rules::request::FullRequest;
 use crate::rules::{
@@ -22,7 +23,7 @@ pub(super) enum Refusal {
     /// By the budget.
     Over(OverBudget),
     /// By its content.
-    Other(String),
+    Content(ContentRefusal),
     /// By the address of its name.
     Address(IpAddr, AddressRefusal),
     /// A honeytoken is in the request or its body.
@@ -48,6 +49,11 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    /// For a reason from the reader.
+    pub fn by_reader(why: String) -> Self {
+        Self::Content(ContentRefusal::Reader(bounded(why)))
+    }
+
     /// Whether the wall refused, as opposed to the network.
     pub fn is_violation(&self) -> bool {
         !matches!(self, Self::Unreachable(_) | Self::Busy | Self::Broken(_))
@@ -67,7 +73,7 @@ impl Refusal {
             Self::Denied(denial) => denial.kind(),
             Self::Request(request) => request.kind(),
             Self::Over(over) => over.kind(),
-            Self::Other(_) | Self::Address(..) => "content-or-address",
+            Self::Content(_) | Self::Address(..) => "content-or-address",
             Self::Honey(_) => "honey",
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
@@ -90,7 +96,7 @@ impl Refusal {
             Self::Denied(_)
             | Self::Address(..)
             | Self::Over(_)
-            | Self::Other(_)
+            | Self::Content(_)
             | Self::Honey(_)
             | Self::NotApproved(_)
             | Self::Revoked
@@ -118,7 +124,7 @@ impl Refusal {
             }
             Self::Local | Self::NotApproved(_) | Self::Revoked | Self::Expired(_) => true,
             Self::Over(_)
-            | Self::Other(_)
+            | Self::Content(_)
             | Self::Honey(_)
             | Self::Address(..)
             | Self::Own
@@ -133,13 +139,23 @@ impl Refusal {
     /// The reason in words for the container, without the addresses of names inside the node's network (N-L2).
     pub fn for_container(&self) -> String {
         match self {
-            Self::Address(..) => "the name leads to no address that is open to this container; the node's log of refusals says \
-                                  where, and why (a name that may be private is listed as internal:HOST:PORT, one of the node itself as node:HOST:PORT)"
-                .to_owned(),
+            Self::Address(..) => words::CLOSED_ADDRESS.to_owned(),
             // The container must not learn which value was found.
-            Self::Honey(_) => "the request contains a value that must not leave this container".to_owned(),
+            Self::Honey(_) => words::HONEY.to_owned(),
             other => other.to_string(),
         }
+    }
+}
+
+impl From<ContentRefusal> for Refusal {
+    fn from(refusal: ContentRefusal) -> Self {
+        Self::Content(refusal)
+    }
+}
+
+impl From<RequestRefusal> for Refusal {
+    fn from(refusal: RequestRefusal) -> Self {
+        Self::Request(Box::new(refusal))
     }
 }
 
@@ -149,21 +165,16 @@ impl std::fmt::Display for Refusal {
             Self::Denied(denial) => denial.fmt(f),
             Self::Request(request) => request.fmt(f),
             Self::Over(over) => over.fmt(f),
-            Self::Other(why) | Self::Unreachable(why) | Self::Expired(why) => f.write_str(why),
+            Self::Content(refusal) => refusal.fmt(f),
+            Self::Unreachable(why) | Self::Expired(why) => f.write_str(why),
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
-            Self::Honey(caught) => super::honey::describe(caught, f),
+            Self::Honey(caught) => caught.fmt(f),
             Self::NotApproved(refusal) => refusal.fmt(f),
-            Self::Revoked => f.write_str("the rules changed: it is no longer allowed"),
-            Self::Local => f.write_str(
-                "the network is local (network.mode): no host is reachable until network.allow lists it",
-            ),
-            Self::Own => f.write_str(
-                "this address is the container itself: connect without the proxy, on a port that no rule lists",
-            ),
-            Self::Datagram => f.write_str("no datagram leads out: TCP does, and names are asked for here"),
-            Self::Busy => f.write_str(
-                "too many long MCP messages are held at once: try again",
-            ),
+            Self::Revoked => f.write_str(words::REVOKED),
+            Self::Local => f.write_str(words::LOCAL),
+            Self::Own => f.write_str(words::OWN),
+            Self::Datagram => f.write_str(words::DATAGRAM),
+            Self::Busy => f.write_str(words::BUSY),
             Self::Broken(kind) => write!(f, "the connection broke: {kind}"),
         }
     }
@@ -184,7 +195,9 @@ enum RequestFault {
     NotListed,
     Expired(ExpiredRule),
     DeniedBy(EgressRule),
-    Other(String),
+    /// The reader gave this reason.
+    Unfit(String),
+    Withheld(WithheldSecret),
 }
 
 impl RequestRefusal {
@@ -213,9 +226,14 @@ impl RequestRefusal {
         Self::new(asked, RequestFault::DeniedBy(rule))
     }
 
-    /// Another fault of the request.
-    pub fn other(asked: &FullRequest, why: String) -> Self {
-        Self::new(asked, RequestFault::Other(why))
+    /// The reader cannot send it, for this reason.
+    pub fn unfit(asked: &FullRequest, why: String) -> Self {
+        Self::new(asked, RequestFault::Unfit(bounded(why)))
+    }
+
+    /// No further request gets one of its secrets.
+    pub fn withheld(asked: &FullRequest, secret: WithheldSecret) -> Self {
+        Self::new(asked, RequestFault::Withheld(secret))
     }
 
     fn new(asked: &FullRequest, why: RequestFault) -> Self {
@@ -231,14 +249,17 @@ impl RequestRefusal {
             RequestFault::NotListed => "request-not-listed",
             RequestFault::Expired(_) => RULE_EXPIRED,
             RequestFault::DeniedBy(_) => "denied-by-rule",
-            RequestFault::Other(_) => "content-or-address",
+            RequestFault::Unfit(_) | RequestFault::Withheld(_) => "content-or-address",
         }
     }
 
     fn rule(&self) -> Option<String> {
         match &self.why {
             RequestFault::DeniedBy(rule) => Some(format!("network.deny: {rule}")),
-            RequestFault::NotListed | RequestFault::Expired(_) | RequestFault::Other(_) => None,
+            RequestFault::NotListed
+            | RequestFault::Expired(_)
+            | RequestFault::Unfit(_)
+            | RequestFault::Withheld(_) => None,
         }
     }
 
@@ -251,12 +272,11 @@ impl std::fmt::Display for RequestRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let shown = &self.shown;
         match &self.why {
-            RequestFault::NotListed => {
-                write!(f, "{shown}: no rule in network.allow matches this request")
-            }
+            RequestFault::NotListed => write!(f, "{shown}: {}", words::REQUEST_NOT_LISTED),
             RequestFault::Expired(expired) => write!(f, "{shown}: {expired}"),
-            RequestFault::DeniedBy(rule) => write!(f, "{shown}: network.deny lists {rule}"),
-            RequestFault::Other(why) => write!(f, "{shown}: {why}"),
+            RequestFault::DeniedBy(rule) => write!(f, "{shown}: {}", DenyWords(rule)),
+            RequestFault::Unfit(why) => write!(f, "{shown}: {why}"),
+            RequestFault::Withheld(secret) => write!(f, "{shown}: {secret}"),
         }
     }
 }

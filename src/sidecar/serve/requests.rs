@@ -21,8 +21,9 @@ use super::tunnel::HTTPS;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
 use crate::egress::request::typed;
+use crate::egress::words::ContentRefusal;
 use crate::rules::request::{FullRequest, McpCall, Request, RequestDecision, Scheme};
-use crate::rules::{Decision, Denial, EgressRule, Host};
+use crate::rules::{Decision, Denial, EgressRule, Host, endpoint};
 
 pub(super) use crate::sidecar::reader::messages::ClientRoute;
 use crate::sidecar::reader::messages::{Arrival, ConnectionChoice, Question, RequestAnswer};
@@ -116,27 +117,26 @@ impl Conversation<'_> {
                 }
             };
             let answered = match question {
-                Question::Fault { why, began: false } => return Err(Refusal::Other(bounded(why))),
+                Question::Fault { why, began: false } => return Err(Refusal::by_reader(why)),
                 Question::Fault { why, began: true } => {
-                    self.end(&Refusal::Other(bounded(why)));
+                    self.end(&Refusal::by_reader(why));
                     return Ok(());
                 }
                 Question::Malformed(why) => {
-                    self.note(self.port, &Refusal::Other(bounded(why)));
+                    self.note(self.port, &Refusal::by_reader(why));
                     answer::say_goodbye(self.stream).await;
                     return Ok(());
                 }
                 Question::Honey(name) => {
                     let caught = self.wall.traps.named(&name);
-                    let other = || Refusal::Other("a honey value that there is not".to_owned());
-                    self.end(&caught.unwrap_or_else(other));
+                    self.end(&caught.unwrap_or(ContentRefusal::UnknownHoney.into()));
                     return Ok(());
                 }
                 Question::Tls => {
                     self.end(&Refusal::Denied(Denial::OnlyRequests));
                     return Ok(());
                 }
-                Question::Unclear(why) => Err(Refusal::Other(bounded(why))),
+                Question::Unclear(why) => Err(Refusal::by_reader(why)),
                 Question::Unreachable(why) => Err(self.unreachable(why)),
                 Question::Busy => Err(Refusal::Busy),
                 Question::Request {
@@ -175,10 +175,9 @@ impl Conversation<'_> {
         let mut asked = self.asked(address)?;
         asked.request.calls = calls;
         if self.wall.rules().needs_calls(&asked.request) {
-            let refused = |why| Refusal::Request(Box::new(RequestRefusal::other(&asked, why)));
             return match unfit {
                 None => Ok((RequestAnswer::Read, None)),
-                Some(why) => Err(refused(bounded(why))),
+                Some(why) => Err(RequestRefusal::unfit(&asked, why).into()),
             };
         }
         let rule = self.decide(&asked)?;
@@ -188,14 +187,10 @@ impl Conversation<'_> {
         });
         self.wall.compare_request(&asked.request, &shown(&asked));
         if let Some(why) = unfit {
-            let refusal = RequestRefusal::other(&asked, bounded(why));
-            return Err(Refusal::Request(Box::new(refusal)));
+            return Err(RequestRefusal::unfit(&asked, why).into());
         }
         let counted = self.wall.count_uses(&asked.request);
-        counted.map_err(|why| {
-            let refusal = RequestRefusal::other(&asked, why);
-            Refusal::Request(Box::new(refusal))
-        })?;
+        counted.map_err(|secret| RequestRefusal::withheld(&asked, secret))?;
         if let Some(outside) = self.outside.as_ref().filter(|_| by == ConnectionChoice::Either)
             // A rule for public addresses sends nothing over a connection of an `internal:` rule.
             && reach_of(&rule).keeps(outside.reach)
@@ -220,7 +215,7 @@ impl Conversation<'_> {
         if way != Some((*scheme, *port)) {
             return Err(Refusal::Revoked);
         }
-        let asked = typed(address).map_err(|why| Refusal::Other(why.to_string()))?;
+        let asked = typed(address).map_err(ContentRefusal::Http)?;
         let Request {
             host: named,
             port: at,
@@ -229,9 +224,10 @@ impl Conversation<'_> {
         } = &asked.request;
         match (named, at, by) == (host, port, scheme) {
             true => Ok(asked),
-            false => Err(Refusal::Other(format!(
-                "a request for {named} port {at} on a connection to {host} port {port}"
-            ))),
+            false => Err(Refusal::Content(ContentRefusal::OtherDestination {
+                request: endpoint(named, *at),
+                connection: endpoint(host, *port),
+            })),
         }
     }
 
@@ -249,7 +245,7 @@ impl Conversation<'_> {
                     RequestRefusal::not_listed(&one, rules.expired_request(&one.request))
                 }
             };
-            return Err(Refusal::Request(Box::new(denied)));
+            return Err(denied.into());
         }
         allowed.ok_or(Refusal::Revoked)
     }

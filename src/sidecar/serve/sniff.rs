@@ -12,6 +12,7 @@ use super::stream::{FIRST_BYTES_WITHIN, read_some};
 use crate::egress::tls::{
     ClientWatch, FirstBytes, ServerReply, ServerWatch, TlsRefusal, beginning, old_greeting,
 };
+use crate::egress::words::ContentRefusal;
 use crate::rules::HostName;
 
 /// The client's side of a TLS connection whose server has not answered yet.
@@ -107,7 +108,7 @@ pub(super) async fn client_hello(
         while !greeter.watch.has_greeted() {
             let chunk = match read_some(stream).await {
                 Err(Refusal::Broken(ErrorKind::UnexpectedEof)) if seen > 0 => {
-                    return Err(other("the connection ended inside the TLS greeting"));
+                    return Err(ContentRefusal::CutGreeting.into());
                 }
                 // Without any byte it was a port scan, or a connection that was opened early and is not needed.
                 read => read?,
@@ -121,7 +122,7 @@ pub(super) async fn client_hello(
     match tokio::time::timeout(FIRST_BYTES_WITHIN, reading).await {
         Ok(Ok(())) => Ok((out, greeter)),
         Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(other("the TLS greeting took too long")),
+        Err(_) => Err(ContentRefusal::SlowGreeting.into()),
     }
 }
 
@@ -170,9 +171,5 @@ impl UndecidedClient {
 }
 
 fn refused(why: TlsRefusal) -> Refusal {
-    Refusal::Other(why.to_string())
-}
-
-fn other(why: &str) -> Refusal {
-    Refusal::Other(why.to_owned())
+    ContentRefusal::Tls(why).into()
 }

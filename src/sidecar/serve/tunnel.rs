@@ -13,7 +13,8 @@ use super::sniff::{self, UndecidedClient};
 use super::stream::{FIRST_BYTES_WITHIN, read_some};
 use super::wall::Wall;
 use super::watch::{Watch, pass};
-use crate::egress::http::RequestGuard;
+use crate::egress::http::{HttpRefusal, RequestGuard};
+use crate::egress::words::ContentRefusal;
 use crate::rules::Host;
 
 /// HTTPS: the TLS greeting must name the host.
@@ -89,7 +90,7 @@ async fn first_request(
     early: Vec<u8>,
     search: &mut Search,
 ) -> Result<Vec<u8>, Refusal> {
-    let refused = |refusal: crate::egress::http::HttpRefusal| Refusal::Other(refusal.to_string());
+    let refused = |refusal: HttpRefusal| Refusal::from(ContentRefusal::Http(refusal));
     let mut out = Vec::new();
     guard.feed(&early, &mut out).map_err(refused)?;
     let reading = async {
@@ -103,6 +104,6 @@ async fn first_request(
     match tokio::time::timeout(FIRST_BYTES_WITHIN, reading).await {
         Ok(Ok(())) => Ok(out),
         Ok(Err(refusal)) => Err(refusal),
-        Err(_) => Err(Refusal::Other("the request took too long".to_owned())),
+        Err(_) => Err(ContentRefusal::SlowRequest.into()),
     }
 }

@@ -24,7 +24,7 @@ use super::tried::VerifyAttempts;
 use crate::audit::Event;
 use crate::audit::quota::Amounts;
 use crate::egress::names::{Families, NameTable};
-use crate::egress::{Budget, BudgetUse, Ledger, NetworkStatus, OverBudget, Uses};
+use crate::egress::{Budget, BudgetUse, Ledger, NetworkStatus, OverBudget, Uses, WithheldSecret};
 use crate::plan::network::UNDECIDED;
 use crate::plan::{AuditedNetwork, ServiceTarget};
 use crate::policy::Tool;
@@ -308,7 +308,7 @@ impl Wall {
     }
 
     /// Counts a request that gets secrets, before it is sent; an error if one of them is used up.
-    pub fn count_uses(&self, request: &Request) -> Result<(), String> {
+    pub fn count_uses(&self, request: &Request) -> Result<(), WithheldSecret> {
         let counted = self.uses.count(request, clocks::read());
         if counted.is_err() {
             // It may be the first to see that a secret has expired.

@@ -6,6 +6,7 @@ use super::honey::Search;
 use super::refusal::Refusal;
 use super::sniff::{Answers, Greeter, SniffResult, SniffStep, UndecidedClient};
 use crate::egress::http::RequestGuard;
+use crate::egress::words::ContentRefusal;
 
 /// What is still checked in the client's bytes.
 #[derive(Debug)]
@@ -65,9 +66,7 @@ pub(super) fn pass(watch: &mut Watch, bytes: &[u8]) -> Result<Option<Vec<u8>>, R
         }
         Watch::Http(guard) => {
             let mut out = Vec::new();
-            guard
-                .feed(bytes, &mut out)
-                .map_err(|refusal| Refusal::Other(refusal.to_string()))?;
+            guard.feed(bytes, &mut out).map_err(ContentRefusal::Http)?;
             Ok(Some(out))
         }
         Watch::Tls(greeter) => match greeter.feed(bytes)? {

@@ -1,0 +1,298 @@
+//! PURE. The words for a network denial. Every surface prints them: the 403, the log, `audit`, `suggest`, the closing
+//! lines of `wrap`, and `policy check`. The parsers of HTTP and TLS word the faults of a client's bytes themselves.
+
+use std::fmt;
+
+use super::http::HttpRefusal;
+use super::tls::TlsRefusal;
+use super::uses::{WithheldSecret, WithheldWhy};
+use super::{HoneyMatch, OverBudget};
+use crate::policy::HoneyThen;
+use crate::rules::{AddressRefusal, AskRefusal, Denial, ExpiredRule};
+
+/// No rule allows the request, and rules for other requests name the host.
+pub const REQUEST_NOT_LISTED: &str = "no rule in network.allow matches this request";
+/// The rules have changed during a connection.
+pub const REVOKED: &str = "the rules changed: it is no longer allowed";
+/// `network.mode` is `local`.
+pub const LOCAL: &str =
+    "the network is local (network.mode): no host is reachable until network.allow lists it";
+/// A request to the container's own address through the proxy.
+pub const OWN: &str =
+    "this address is the container itself: connect without the proxy, on a port that no rule lists";
+/// A datagram to another port than DNS.
+pub const DATAGRAM: &str = "only TCP connections leave the container, and UDP is for DNS only";
+/// No room for a body that decides.
+pub const BUSY: &str = "too many long MCP messages are held at once: try again";
+/// An [`AddressRefusal`] for the workload, which must not learn the addresses of the node's networks (N-L2).
+pub const CLOSED_ADDRESS: &str = "the name leads to no address that is open to this container; the node's log has the address and the \
+     reason (internal:HOST:PORT allows private addresses, node:HOST:PORT the node's)";
+/// A honeytoken for the workload, which must not learn which value was found.
+pub const HONEY: &str = "the request contains a value that must not leave this container";
+
+/// A rule of `network.deny` that covers a host or a request.
+#[derive(Debug, Clone, Copy)]
+pub struct DenyWords<R>(pub R);
+
+impl<R: fmt::Display> fmt::Display for DenyWords<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "network.deny lists {}", self.0)
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotListed => f.write_str("no rule in network.allow matches it"),
+            Self::Port(ports) => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                write!(
+                    f,
+                    "network.allow lists it with port {} only",
+                    ports.join(", ")
+                )
+            }
+            Self::DeniedBy(rule) => DenyWords(rule).fmt(f),
+            Self::Metadata => f.write_str(
+                "it is a cloud's metadata service, which no wildcard or address range allows",
+            ),
+            Self::OnlyRequests => f.write_str(
+                "only some requests to this host are allowed: use http://HOST/PATH (agentbox adds TLS), or set network.tls=open",
+            ),
+            Self::Expired(expired) => expired.fmt(f),
+        }
+    }
+}
+
+/// It continues `the name leads to ADDRESS, `.
+impl fmt::Display for AddressRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Denied(rule) => return write!(f, "and {}", DenyWords(rule)),
+            Self::Loopback => "a loopback address",
+            Self::LinkLocal => "a link-local address, where clouds serve metadata",
+            Self::Private => {
+                "a private address: allow it as internal:HOST:PORT if that is intended"
+            }
+            Self::Neighbour => {
+                "an address in a network of the node or the engine: allow it as internal:HOST:PORT if that is intended"
+            }
+            Self::NotBeside => {
+                "which service: does not allow: it is in no network of this container (Docker, podman), nor in network.services \
+                 of the node's file; internal:HOST:PORT allows other private addresses"
+            }
+            Self::NotNode => "which is not the node's, and node: allows no other address",
+            Self::Node => {
+                "an address of the node or of a gateway: allow it as node:HOST:PORT if that is intended"
+            }
+            Self::Embedded => "an IPv6 address with an IPv4 address inside",
+            Self::Special => "a multicast, reserved or unrouted address",
+            Self::Cloud => {
+                "where a cloud serves metadata or its host agent: only a rule with exactly this address allows it"
+            }
+        };
+        f.write_str(text)
+    }
+}
+
+impl fmt::Display for AskRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const NOT_LISTED: Denial = Denial::NotListed;
+        match self {
+            Self::TimedOut(seconds) => write!(
+                f,
+                "{NOT_LISTED}, and it was not approved within {seconds} s"
+            ),
+            Self::Expired(seconds, end) => write!(
+                f,
+                "its approval expired at {end}, and it was not approved again within {seconds} s"
+            ),
+            Self::Refused => f.write_str("the operator denied it (agentbox deny)"),
+            Self::TooMany(most) => write!(
+                f,
+                "{NOT_LISTED}, and {most} connections wait for approval already"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for OverBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connections(most) => write!(f, "network.connections allows {most} at once"),
+            Self::Rate(most) => write!(
+                f,
+                "network.connections-per-minute allows {most} new ones in a minute"
+            ),
+            Self::Upload(most) => write!(f, "network.upload allows {most} bytes to be sent"),
+            Self::Hosts(most) => write!(f, "network.hosts allows {most} different names"),
+            Self::CoolDown(left) => write!(
+                f,
+                "a budget was used up, and network.cool-down denies connections for another {left} s"
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ExpiredRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the rule {} expired at {}", self.rule, self.end.date())
+    }
+}
+
+impl fmt::Display for WithheldSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        match self.why {
+            WithheldWhy::UsedUp(uses) => write!(
+                f,
+                "the secret {name} is used up: {uses} requests had it, the most that the node's file allows a container"
+            ),
+            WithheldWhy::Expired(end) => {
+                write!(
+                    f,
+                    "the secret {name} that it would get expired at {}",
+                    end.date()
+                )
+            }
+        }
+    }
+}
+
+/// For the node. The workload gets [`HONEY`].
+impl fmt::Display for HoneyMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, then } = self;
+        let meaning = match then {
+            HoneyThen::Log => "the container goes on",
+            HoneyThen::End => "the container is ended",
+        };
+        write!(
+            f,
+            "the honey value {name} was on its way out, which no program has a reason to send ({meaning})"
+        )
+    }
+}
+
+/// Why the bytes on an allowed connection are refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContentRefusal {
+    /// They are no request, an ambiguous one, or one for another host.
+    Http(HttpRefusal),
+    /// They are no TLS greeting for the connection's host.
+    Tls(TlsRefusal),
+    /// The client closed the connection inside its TLS greeting.
+    CutGreeting,
+    /// The TLS greeting took too long.
+    SlowGreeting,
+    /// The request's head took too long.
+    SlowRequest,
+    /// A request in plain HTTP for the port of HTTPS.
+    PlainOnHttps,
+    /// The reader reported a honey value that does not exist.
+    UnknownHoney,
+    /// The reader reported a request for another destination than the connection's.
+    OtherDestination {
+        /// The request's host and port.
+        request: String,
+        /// The connection's.
+        connection: String,
+    },
+    /// The reader, which parses the client's requests, gave this reason.
+    Reader(String),
+}
+
+impl fmt::Display for ContentRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::Http(refusal) => return refusal.fmt(f),
+            Self::Tls(refusal) => return refusal.fmt(f),
+            Self::CutGreeting => "the connection ended inside the TLS greeting",
+            Self::SlowGreeting => "the TLS greeting took too long",
+            Self::SlowRequest => "the request took too long",
+            Self::PlainOnHttps => "plain HTTP on port 443, where a rule means TLS: use https://",
+            Self::UnknownHoney => "the reader reported a honey value that does not exist",
+            Self::OtherDestination {
+                request,
+                connection,
+            } => return write!(f, "a request for {request} on a connection to {connection}"),
+            Self::Reader(why) => why,
+        };
+        f.write_str(text)
+    }
+}
+
+impl From<HttpRefusal> for ContentRefusal {
+    fn from(refusal: HttpRefusal) -> Self {
+        Self::Http(refusal)
+    }
+}
+
+impl From<TlsRefusal> for ContentRefusal {
+    fn from(refusal: TlsRefusal) -> Self {
+        Self::Tls(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::EgressRule;
+
+    /// LANGUAGE.md: an error has at most 160 characters. The two longest name two cures.
+    #[test]
+    fn each_denial_is_one_short_line() {
+        let rule: EgressRule = "example.test".parse().unwrap();
+        let network = rule.connection().unwrap().clone();
+        let denials = [
+            Denial::NotListed,
+            Denial::Port([80, 8080].into()),
+            Denial::DeniedBy(network),
+            Denial::Metadata,
+            Denial::OnlyRequests,
+        ];
+        let addresses = [
+            AddressRefusal::Loopback,
+            AddressRefusal::LinkLocal,
+            AddressRefusal::Private,
+            AddressRefusal::Neighbour,
+            AddressRefusal::Node,
+            AddressRefusal::Embedded,
+            AddressRefusal::Special,
+            AddressRefusal::Cloud,
+            AddressRefusal::NotNode,
+            AddressRefusal::Denied(Box::new(rule)),
+        ];
+        let asks = [
+            AskRefusal::TimedOut(60),
+            AskRefusal::Refused,
+            AskRefusal::TooMany(32),
+        ];
+        let constants = [
+            REQUEST_NOT_LISTED,
+            REVOKED,
+            LOCAL,
+            OWN,
+            DATAGRAM,
+            BUSY,
+            HONEY,
+        ];
+        let all = denials.iter().map(ToString::to_string);
+        let all = all.chain(addresses.iter().map(ToString::to_string));
+        let all = all.chain(asks.iter().map(ToString::to_string));
+        for text in all.chain(constants.map(str::to_owned)) {
+            assert!(
+                text.len() <= 160 && !text.ends_with('.') && !text.contains("  "),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_deny_rule_has_the_same_words_for_a_host_and_its_address() {
+        let rule: EgressRule = "192.0.2.0/24".parse().unwrap();
+        let by_host = Denial::DeniedBy(rule.connection().unwrap().clone());
+        let by_address = AddressRefusal::Denied(Box::new(rule));
+        assert_eq!(by_address.to_string(), format!("and {by_host}"));
+    }
+}
