@@ -185,7 +185,7 @@ fn who_was_not_there_learns_what_a_container_did_when_it_is_gone() {
         let text = agentbox(&["audit", who]).ok();
         for words in [
             "files.example.test:443 x5: no rule in network.allow matches it",
-            "to allow it: dev.agentbox.network.allow=+,files.example.test for the next container",
+            "to allow it: --annotation dev.agentbox.network.allow=+,files.example.test for the next container",
             "mount at /node-etc (from /etc): /etc: it holds the host's configuration",
             "NET_ADMIN",
             "api.example.test:443: 1 connection,",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use agentbox::plan::reach::{self, NetSettings};
 use agentbox::plan::{DecidedPlan, neutral, plan, process as confined};
-use agentbox::policy::{Asker, NodeConfig, Selection, Sources, exceeds, resolve};
+use agentbox::policy::{Asker, NodeConfig, Selection, Sources, Tool, exceeds, resolve};
 use agentbox::render::spec as shadow;
 use agentbox::runtime::filter;
 use oci_spec::runtime::{LinuxResources, Process, Spec};
@@ -106,6 +106,7 @@ pub fn annotations(data: &[u8]) {
             files: &BTreeMap::new(),
             presets: &BTreeMap::new(),
             asker: Asker::Container,
+            tool: Tool::default(),
             asked: agentbox::policy::WrapOptions::NOTHING,
         });
         match selection {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::rows::{self, MOST};
 use super::{Context, EventDetail, LEARNT, LogLine, PlainText, Verdict, WallName};
 use super::{signatures, words};
-use crate::policy::{Advice, Field, Tool};
+use crate::policy::{Advice, Field};
 
 /// Which run the report is about.
 #[derive(Debug, Clone, Default)]
@@ -339,12 +339,9 @@ fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
             .why_not()
             .map(|why| format!("no rule is suggested: {why}")),
         (Advice::Offer, true) => Some(allowing(&format!(
-            "{} for the next {}, within the ceiling{}",
-            tool.adds(Field::NetworkAllow, &[rule]),
-            match tool {
-                Tool::Engine => "container, as an annotation",
-                Tool::Wrap => "run",
-            },
+            "{} for {}, within the ceiling{}",
+            tool.names(&tool.adds(Field::NetworkAllow, &[rule])),
+            tool.next(),
             match denied.name {
                 Some(_) => tool.for_ssh(rule),
                 None => String::new(),

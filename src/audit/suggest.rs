@@ -410,6 +410,23 @@ mod tests {
             text.contains("as an annotation: dev.agentbox.syscalls.profile=debug"),
             "{text}"
         );
+        for (engine, typed) in [
+            (
+                "docker",
+                "as an option: --annotation dev.agentbox.network.allow=+,a.test\n",
+            ),
+            (
+                "cri-o",
+                "as an annotation of the pod (metadata.annotations): dev.agentbox.network.allow: \"+,a.test\"\n",
+            ),
+        ] {
+            let of_engine = lines.clone().map(|mut line| {
+                line.context.engine = Some(engine.to_owned());
+                line
+            });
+            let text = suggested(&of_engine).text();
+            assert!(text.contains(typed), "{text}");
+        }
         let of_wrap = lines.map(|mut line| {
             line.context.engine = Some(Tool::WRAP.into());
             line

@@ -477,7 +477,9 @@ fn a_hint_about_a_denial_can_still_be_followed() {
     let over = text(true);
     assert!(!over.contains("agentbox update"), "{over}");
     assert!(
-        over.contains("to allow it: dev.agentbox.network.allow=+,a.test for the next container"),
+        over.contains(
+            "to allow it: the annotation dev.agentbox.network.allow=+,a.test for the next container"
+        ),
         "{over}"
     );
 }

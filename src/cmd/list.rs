@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::cli::{GlobalOptions, List, TableFormat};
 use crate::cmd::out::{self, TableFit};
 use crate::cmd::state::State;
-use crate::policy::NetworkMode;
+use crate::policy::{NetworkMode, Tool};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::network::control;
 use crate::runtime::state::identity;
@@ -106,7 +106,7 @@ fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
             let counts = status.denied.values();
             counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
         }),
-        not_granted: plan.map(|plan| plan.not_granted().len()),
+        not_granted: plan.map(|plan| plan.not_granted(Tool::default()).len()),
     }
 }
 

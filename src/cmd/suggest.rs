@@ -134,6 +134,7 @@ mod tests {
             files: &files,
             presets: &presets,
             asker: Asker::Operator,
+            tool: crate::policy::Tool::default(),
             asked: &asked,
         };
         let policy = catalogue::policy(&sources, &LIMITED_BY.parse().unwrap()).unwrap();

@@ -11,16 +11,13 @@ use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{Field, NetworkMode, PolicyName, Tool};
 
 impl NetworkPlan {
-    /// What lets a published port in, when the container is made, in the words of an engine's caller.
-    pub fn lets_in(&self, port: u16) -> String {
-        let inbound = Tool::Engine.sets(Field::NetworkInbound, &port.to_string());
+    /// What lets a published port in, when the container is made.
+    pub fn lets_in(&self, port: u16, tool: Tool) -> String {
+        let inbound = tool.sets(Field::NetworkInbound, &port.to_string());
         match self.mode {
             NetworkMode::None => {
                 let mode = NetworkMode::Local.to_string();
-                format!(
-                    "{inbound} with {}",
-                    Tool::Engine.sets(Field::NetworkMode, &mode)
-                )
+                format!("{inbound} with {}", tool.sets(Field::NetworkMode, &mode))
             }
             NetworkMode::Local | NetworkMode::Allowlist => inbound,
         }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::decided::Plan;
 use super::{join, text};
+use crate::policy::Tool;
 use crate::text::{bounded, escape};
 
 /// The most requests that it names.
@@ -17,7 +18,7 @@ const MOST_NAMES: usize = 4;
 impl Plan {
     /// What the caller requested and does not get, as phrases. Requests of every engine are not among them. Paths of
     /// the node are not: the workload may read them.
-    pub fn not_granted(&self) -> Vec<String> {
+    pub fn not_granted(&self, tool: Tool) -> Vec<String> {
         let pruned = self.filesystem.pruned.iter();
         let pruned = pruned.filter(|mount| !mount.of_every_engine);
         let mut all: Vec<String> = pruned
@@ -30,7 +31,7 @@ impl Plan {
                 .map(|item| escape(&item.words(MOST_NAMES))),
         );
         all.extend(self.network.leads_nowhere.keys().map(|port| {
-            let sets = self.network.lets_in(*port);
+            let sets = self.network.lets_in(*port, tool);
             format!("published port {port} leads nowhere ({sets} lets it in)")
         }));
         all
@@ -48,11 +49,11 @@ impl Plan {
     }
 
     /// The line, with its end; `None` if there is nothing to tell, or the policy wants no line, as the built-in ones.
-    pub fn notice(&self, id: &str) -> Option<String> {
+    pub fn notice(&self, id: &str, tool: Tool) -> Option<String> {
         if !self.report.notice {
             return None;
         }
-        let all = self.not_granted();
+        let all = self.not_granted(tool);
         let named: Vec<String> = (all.iter().take(MOST))
             .map(|one| bounded(one, LONGEST))
             .collect();
@@ -76,6 +77,7 @@ fn path(path: &Path) -> String {
 mod tests {
     use crate::plan::tests::sample;
     use crate::plan::{OmittedItem, OmittedMount};
+    use crate::policy::Tool;
 
     fn omitted(destination: &str) -> OmittedMount {
         OmittedMount {
@@ -98,8 +100,8 @@ mod tests {
             of_every_engine: true,
             ..omitted("/token")
         }];
-        assert_eq!(plan.not_granted(), Vec::<String>::new());
-        assert_eq!(plan.notice("a"), None);
+        assert_eq!(plan.not_granted(Tool::Engine), Vec::<String>::new());
+        assert_eq!(plan.notice("a", Tool::Engine), None);
     }
 
     #[test]
@@ -117,14 +119,14 @@ mod tests {
             },
         ];
         plan.network.leads_nowhere = [(8000, [28088].into())].into();
-        let line = plan.notice(&"5".repeat(64)).unwrap();
+        let line = plan.notice(&"5".repeat(64), Tool::Engine).unwrap();
         assert_eq!(
             line,
             "agentbox: not granted: /keys\\n is not mounted; /data is read-only and without exec; capabilities A, B, C, D and 2 more; and 1 more; \
              agentbox explain 555555555555 has the reasons\n"
         );
         plan.filesystem.pruned.clear();
-        let line = plan.notice("a").unwrap();
+        let line = plan.notice("a", Tool::Engine).unwrap();
         assert!(
             line.contains("published port 8000 leads nowhere (dev.agentbox.network.inbound=8000"),
             "{line}"
@@ -132,8 +134,8 @@ mod tests {
         assert!(!line.contains("28088") && !line.contains("/srv"), "{line}");
         // A mount point may be as long as a path.
         plan.filesystem.pruned = vec![omitted(&format!("/{}", "x/".repeat(2000)))];
-        assert!(plan.notice("a").unwrap().len() < 1024);
+        assert!(plan.notice("a", Tool::Engine).unwrap().len() < 1024);
         plan.report.notice = false;
-        assert_eq!(plan.notice("a"), None);
+        assert_eq!(plan.notice("a", Tool::Engine), None);
     }
 }

@@ -19,9 +19,13 @@ pub enum Advice {
 /// The tool that started a container: a remedy uses its words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tool {
-    /// An engine, which has annotations.
+    /// An engine that has annotations, in a form that is not known: `ctr`, or another caller.
     #[default]
     Engine,
+    /// Docker or podman, whose `run` and `create` have an option for annotations.
+    Annotating,
+    /// A Kubernetes cluster: a pod's YAML file has the annotations.
+    Pod,
     /// `agentbox wrap`, which has options.
     Wrap,
 }
@@ -34,14 +38,20 @@ impl Tool {
     pub fn of(engine: Option<&str>) -> Self {
         match engine {
             Some(Self::WRAP) => Self::Wrap,
-            _ => Self::Engine,
+            Some("docker" | "podman") => Self::Annotating,
+            Some("containerd k8s.io" | "cri-o") => Self::Pod,
+            Some(_) | None => Self::Engine,
         }
     }
 
     /// The text that sets a field.
     pub fn sets(self, field: Field, value: &str) -> String {
+        let key = annotation_key(field);
         match self {
-            Self::Engine => format!("{}={value}", annotation_key(field)),
+            Self::Engine => format!("{key}={value}"),
+            Self::Annotating => format!("--annotation {}", typed(&format!("{key}={value}"))),
+            // The escapes of a text in Rust are those of YAML.
+            Self::Pod => format!("{key}: {value:?}"),
             Self::Wrap => format!("--set {field}={value}"),
         }
     }
@@ -60,7 +70,7 @@ impl Tool {
     /// An addition for a name that was only looked up. Its port is unknown, and a rule without one is for HTTPS.
     pub fn for_ssh(self, name: &str) -> String {
         match self {
-            Self::Engine => format!("; SSH needs {name}:22"),
+            Self::Engine | Self::Annotating | Self::Pod => format!("; SSH needs {name}:22"),
             Self::Wrap => format!("; SSH needs --allow {name}:22"),
         }
     }
@@ -83,7 +93,26 @@ impl Tool {
     pub fn calls_it(self) -> &'static str {
         match self {
             Self::Engine => "an annotation",
-            Self::Wrap => "an option",
+            Self::Pod => "an annotation of the pod (metadata.annotations)",
+            Self::Annotating | Self::Wrap => "an option",
+        }
+    }
+
+    /// A text of [`Self::sets`] within a sentence. An option needs no noun.
+    pub fn names(self, text: &str) -> String {
+        match self {
+            Self::Engine => format!("the annotation {text}"),
+            Self::Pod => format!("the pod's annotation {text}"),
+            Self::Annotating | Self::Wrap => text.to_owned(),
+        }
+    }
+
+    /// What gets the text of [`Self::sets`] after a container that has ended.
+    pub fn next(self) -> &'static str {
+        match self {
+            Self::Engine | Self::Annotating => "the next container",
+            Self::Pod => "the next pod",
+            Self::Wrap => "the next run",
         }
     }
 }
@@ -215,7 +244,10 @@ mod tests {
     /// NEWCOMER 1.4 and 1.7: for each tool, every message gives the same text to type.
     #[test]
     fn a_remedy_uses_the_words_of_the_tool_that_started_the_run() {
-        let (engine, wrap) = (Tool::of(Some("docker")), Tool::of(Some(Tool::WRAP)));
+        let (engine, wrap) = (
+            Tool::of(Some("containerd default")),
+            Tool::of(Some(Tool::WRAP)),
+        );
         assert_eq!((engine, wrap), (Tool::Engine, Tool::Wrap));
         let rules = ["a.test", "GET https://b.test/x"];
         assert_eq!(
@@ -233,6 +265,46 @@ mod tests {
             wrap.calls(&["ptrace", "bpf"]),
             "--set syscalls.allow=+,ptrace,bpf"
         );
+    }
+
+    /// Issue 31: an engine's user pastes an option, a pod's author a line of YAML.
+    #[test]
+    fn each_engine_has_its_own_form_of_an_annotation() {
+        const KEY: &str = "dev.agentbox.network.allow";
+        let plain = format!("{KEY}=+,a.test");
+        let option = format!("--annotation {KEY}=+,a.test");
+        let yaml = format!("{KEY}: \"+,a.test\"");
+        for (engine, text, noun) in [
+            (Some("docker"), &option, "an option"),
+            (Some("podman"), &option, "an option"),
+            (
+                Some("containerd k8s.io"),
+                &yaml,
+                "an annotation of the pod (metadata.annotations)",
+            ),
+            (
+                Some("cri-o"),
+                &yaml,
+                "an annotation of the pod (metadata.annotations)",
+            ),
+            (Some("containerd default"), &plain, "an annotation"),
+            (Some("/run/other"), &plain, "an annotation"),
+            (Some("agentbox"), &plain, "an annotation"),
+            (None, &plain, "an annotation"),
+        ] {
+            let tool = Tool::of(engine);
+            assert_eq!(&tool.adds(Field::NetworkAllow, &["a.test"]), text);
+            assert_eq!(tool.calls_it(), noun, "{engine:?}");
+        }
+        let rules = ["GET https://b.test/x", "*.c.test"];
+        let docker = Tool::Annotating.adds(Field::NetworkAllow, &rules);
+        assert_eq!(
+            docker,
+            format!("--annotation '{KEY}=+,GET https://b.test/x,*.c.test'")
+        );
+        assert_eq!(Tool::Annotating.names(&docker), docker);
+        assert_eq!(Tool::Engine.names("a=b"), "the annotation a=b");
+        assert_eq!(Tool::Pod.names("a: \"b\""), "the pod's annotation a: \"b\"");
     }
 
     /// AGENTS 8: a model server on the node is reached by a rule of another kind.

@@ -6,7 +6,7 @@ use super::remedy::{Remedy, root_within};
 use super::resolve::{CeilingPolicy, Resolver};
 use super::{
     Capability, ExceededField, Field, GuestPath, OnUnknown, Origin, OverLimit, Policy, PolicyError,
-    PolicyName, Switch, capability, exceeds, network,
+    PolicyName, Switch, Tool, capability, exceeds, network,
 };
 
 impl Resolver<'_> {
@@ -74,6 +74,7 @@ pub(super) fn check_ceilings(
     origins: &Origins,
     limits: &[CeilingPolicy],
     is_file: impl Fn(&PolicyName) -> bool,
+    tool: Tool,
 ) -> Result<(), PolicyError> {
     let asks = policy.network.on_unknown == OnUnknown::Ask;
     for limit in limits {
@@ -89,6 +90,7 @@ pub(super) fn check_ceilings(
                     Some(&limit.ceiling.policy)
                         .filter(|name| is_file(name))
                         .cloned(),
+                    tool,
                 )),
                 over,
             });

@@ -5,7 +5,7 @@ use std::fmt;
 use super::message::{OriginText, OverLimits};
 use super::{
     Advice, Ceiling, ExceededField, Field, Origin, OverLimit, Policy, PolicyError, PolicyName,
-    RootAccess, annotation_key,
+    RootAccess, Tool,
 };
 use crate::rules::{EgressRule, NetworkLimit};
 use crate::text::MESSAGE;
@@ -24,8 +24,13 @@ pub enum Remedy {
     },
     /// The same for a user of `wrap` under the default ceiling: whole files, which `wrap` prints.
     Files(Box<[String]>),
-    /// Use this root, which is within the ceiling; the policy itself has more.
-    Root(RootAccess),
+    /// Use a root within the ceiling; the policy itself has more.
+    Root {
+        /// The root.
+        root: RootAccess,
+        /// The tool that sets it.
+        tool: Tool,
+    },
 }
 
 impl Remedy {
@@ -35,13 +40,15 @@ impl Remedy {
         asked: &Policy,
         (ceiling, says): (&Ceiling, &Policy),
         file: Option<PolicyName>,
+        tool: Tool,
     ) -> Self {
         let [over] = over else {
             return Self::None;
         };
         match over.exceeded.field {
             Field::FilesystemRoot => {
-                root_within(std::slice::from_ref(over), says).map_or(Self::None, Self::Root)
+                let root = root_within(std::slice::from_ref(over), says);
+                root.map_or(Self::None, |root| Self::Root { root, tool })
             }
             // A ceiling by `--policy` was set on purpose: name no way around it.
             Field::NetworkAllow if ceiling.set_by != Origin::Flag => {
@@ -115,10 +122,10 @@ pub(super) fn one_line(
             ),
             "; needs a ceiling of the node with it in network.limit".to_owned(),
         ),
-        Remedy::Root(root) => (
+        Remedy::Root { root, tool } => (
             format!(
-                "; {}={root} is within, and {}",
-                annotation_key(Field::FilesystemRoot),
+                "; {} is within, and {}",
+                tool.sets(Field::FilesystemRoot, &root.to_string()),
                 of_root(*root)
             ),
             String::new(),

@@ -283,7 +283,7 @@ impl Resolver<'_> {
             }
         }
         let is_file = |name: &PolicyName| self.sources.files.contains_key(name.as_str());
-        check_ceilings(&policy, &origins, &limits, is_file)?;
+        check_ceilings(&policy, &origins, &limits, is_file, self.sources.tool)?;
         let mut bounds: Vec<Limits> = limits.iter().map(|limit| limit.policy.limits).collect();
         bounds.push(own_bounds(&own.limits, &leave));
         let network_limits = limits

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AuditOutcome, Field, GuestPath, HoneyValue, ImageAnnotations, Limits, NodeAllow, NodeConfig,
-    NodeSecret, Policy, PolicyName, Upstream, WrapOptions,
+    NodeSecret, Policy, PolicyName, Tool, Upstream, WrapOptions,
 };
 use crate::rules::request::FieldPattern;
 use crate::rules::{NetworkLimit, NetworkPrefix};
@@ -29,6 +29,8 @@ pub struct Sources<'a> {
     pub presets: &'a BTreeMap<String, String>,
     /// Who made the requests in the annotations.
     pub asker: Asker,
+    /// The caller's tool, for the words of an error.
+    pub tool: Tool,
     /// The requests of the user of `wrap`.
     pub asked: &'a WrapOptions,
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::engines::annotation::{CONTAINERD, CRIO, CriKeys, NERDCTL_NAME, SANDBOX};
 use crate::engines::root::engine;
+use crate::policy::Tool;
 
 /// The longest name that is shown or compared, in bytes. Names from engines are shorter.
 const LONGEST: usize = 512;
@@ -45,6 +46,11 @@ pub struct EngineIdentity {
 }
 
 impl ContainerIdentity {
+    /// The tool that started it.
+    pub fn tool(&self) -> Tool {
+        Tool::of(Some(&self.engine))
+    }
+
     /// The identity from the bundle's annotations, and from the engine's own files if it has any.
     pub fn of(root: &Path, annotations: &BTreeMap<String, String>, told: EngineIdentity) -> Self {
         let engine = engine(root, annotations);

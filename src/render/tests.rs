@@ -62,6 +62,7 @@ fn decided(spec: &Spec, node: &str) -> DecidedPlan {
         files: &BTreeMap::new(),
         presets: &BTreeMap::new(),
         asker: Asker::Container,
+        tool: crate::policy::Tool::default(),
         asked: crate::policy::WrapOptions::NOTHING,
     });
     let Selection::Policy(resolved) = selection.unwrap() else {

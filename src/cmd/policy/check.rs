@@ -12,13 +12,14 @@ use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
-    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, Tool, annotation_key, resolve,
+    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, resolve,
 };
 use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::state::find;
+use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
 use crate::text::shown;
@@ -77,13 +78,13 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
         return Ok(question.unconfined());
     };
     let (allowed, mut text) = question.verdict(&plan.network);
-    if let (true, Some(rule)) = (
-        record.call.wrap && !allowed,
-        question.missing(&plan.network),
-    ) {
+    let missing = question.missing(&plan.network).filter(|_| !allowed);
+    if let Some(rule) = missing {
+        let tool = identity::tool(&record);
         text += &format!(
-            "\nas an option of wrap: {}",
-            Tool::Wrap.adds(Field::NetworkAllow, &[&rule.to_string()])
+            "\nas {}: {}",
+            tool.calls_it(),
+            tool.adds(Field::NetworkAllow, &[&rule.to_string()])
         );
     }
     let dir = ContainerPaths::new(&record.root, &record.id)?.dir();

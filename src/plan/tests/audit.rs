@@ -105,6 +105,7 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
         files: &BTreeMap::new(),
         presets: &BTreeMap::new(),
         asker: Asker::Operator,
+        tool: crate::policy::Tool::default(),
         asked: crate::policy::WrapOptions::NOTHING,
     });
     assert!(error.unwrap_err().to_string().contains("closed-network"));
@@ -122,6 +123,7 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
         files: &files,
         presets: &BTreeMap::new(),
         asker: Asker::Operator,
+        tool: crate::policy::Tool::default(),
         asked: crate::policy::WrapOptions::NOTHING,
     });
     let Ok(Selection::Policy(resolved)) = resolved else {

@@ -211,6 +211,7 @@ impl Case {
             presets: &BTreeMap::new(),
             // The policy's tests check whether annotations may request it.
             asker: Asker::Operator,
+            tool: crate::policy::Tool::default(),
             asked: crate::policy::WrapOptions::NOTHING,
         });
         match selection.unwrap() {

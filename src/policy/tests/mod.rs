@@ -15,6 +15,7 @@ struct Case {
     files: BTreeMap<String, String>,
     presets: BTreeMap<String, String>,
     asked: WrapOptions,
+    tool: Tool,
 }
 
 impl Case {
@@ -25,6 +26,11 @@ impl Case {
 
     fn field(self, field: &str, value: &str) -> Self {
         self.annotation(&format!("dev.agentbox.{field}"), value)
+    }
+
+    fn of(mut self, tool: Tool) -> Self {
+        self.tool = tool;
+        self
     }
 
     fn flag(mut self, name: &str) -> Self {
@@ -78,6 +84,7 @@ impl Case {
                 true => Asker::Container,
                 false => Asker::Operator,
             },
+            tool: self.tool,
             asked: &self.asked,
         }
     }

@@ -54,6 +54,19 @@ fn a_root_beyond_a_ceiling_is_an_error_with_the_root_within() {
     let annotation =
         "; dev.agentbox.filesystem.root=ephemeral is within, and its writes end with the container";
     assert!(error.ends_with(annotation), "{error}");
+    for (tool, sets) in [
+        (
+            Tool::Annotating,
+            "; --annotation dev.agentbox.filesystem.root=ephemeral is",
+        ),
+        (
+            Tool::Pod,
+            "; dev.agentbox.filesystem.root: \"ephemeral\" is",
+        ),
+    ] {
+        let error = named().of(tool).error().to_string();
+        assert!(error.contains(sets), "{error}");
+    }
     let resolved = named().field("filesystem.root", "ephemeral").resolved();
     assert_eq!(resolved.policy.filesystem.root, RootAccess::Ephemeral);
     let node = |default: &str| format!("ceiling = \"ours\"\ndefault = \"{default}\"");

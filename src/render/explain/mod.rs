@@ -24,7 +24,7 @@ use crate::plan::time::TimeLeft;
 use crate::plan::{
     AuditPlan, DecidedPlan, LimitsPlan, MountReason, OmittedItem, Plan, SyscallPlan, Warning,
 };
-use crate::policy::{Loosening, NetworkMode, Origin, Policy, SyscallProfile};
+use crate::policy::{Loosening, NetworkMode, Origin, Policy, SyscallProfile, Tool};
 use crate::rules::ClockReading;
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 use crate::text::escape;
@@ -133,7 +133,8 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
                     "public names that no rule lists are allowed and recorded (report.learn)",
                 );
             }
-            walls(&mut page, &decided.plan, filter);
+            let tool = subject.identity.as_ref().map(ContainerIdentity::tool);
+            walls(&mut page, &decided.plan, filter, tool.unwrap_or_default());
             time::left(&mut page, subject.left);
             time::ends(&mut page, &decided.plan.network, subject.now);
             origins(&mut page, &decided.origins);
@@ -167,9 +168,9 @@ fn origins(page: &mut Page, origins: &BTreeMap<String, String>) {
     }
 }
 
-fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>) {
+fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>, tool: Tool) {
     filesystem::explain(page, &plan.filesystem);
-    network::explain(page, &plan.network);
+    network::explain(page, &plan.network, tool);
     syscalls(page, &plan.syscalls, filter);
     process::privileges(page, plan);
     limits(page, plan.limits);

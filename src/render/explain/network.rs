@@ -6,11 +6,11 @@ use super::page::{Page, size};
 use crate::plan::environment::PlainAddress;
 use crate::plan::signing::SigningPlan;
 use crate::plan::{NetworkPlan, ServiceTarget};
-use crate::policy::{HoneyThen, NetworkMode, UpstreamNames, UpstreamSource};
+use crate::policy::{HoneyThen, NetworkMode, Tool, UpstreamNames, UpstreamSource};
 use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
 use crate::text::escape;
 
-pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
+pub(super) fn explain(page: &mut Page, network: &NetworkPlan, tool: Tool) {
     let mode = match network.mode {
         NetworkMode::None => "none: a private namespace with only the loopback interface",
         NetworkMode::Local => {
@@ -55,7 +55,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan) {
         ));
     }
     for (port, outside) in &network.leads_nowhere {
-        page.item(published_nowhere(network, *port, outside));
+        page.item(published_nowhere(network, (*port, outside), tool));
     }
     for (key, value) in &network.sysctl {
         page.item(format_args!("{} = {}", escape(key), escape(value)));
@@ -83,7 +83,11 @@ pub fn service(port: u16, target: &ServiceTarget) -> String {
 }
 
 /// A published port that leads nowhere.
-pub fn published_nowhere(network: &NetworkPlan, port: u16, outside: &BTreeSet<u16>) -> String {
+pub fn published_nowhere(
+    network: &NetworkPlan,
+    (port, outside): (u16, &BTreeSet<u16>),
+    tool: Tool,
+) -> String {
     let outside: Vec<String> = outside.iter().map(u16::to_string).collect();
     let from = match outside.is_empty() {
         true => String::new(),
@@ -93,7 +97,7 @@ pub fn published_nowhere(network: &NetworkPlan, port: u16, outside: &BTreeSet<u1
         Some(command) => format!(", or now `{command}`"),
         None => String::new(),
     };
-    let sets = network.lets_in(port);
+    let sets = network.lets_in(port, tool);
     format!("published, leads nowhere:{from} port {port}: {sets} leads in{now}")
 }
 

@@ -203,7 +203,7 @@ impl Creation<'_> {
         let notice = self
             .record
             .plan()
-            .and_then(|plan| plan.notice(&self.record.id));
+            .and_then(|plan| plan.notice(&self.record.id, identity::tool(&self.record)));
         if let (Some(stderr), Some(line)) = (stderr, notice) {
             stderr.begin(&line);
         }

@@ -17,7 +17,7 @@ use crate::plan::reach::{self, NetSettings};
 use crate::plan::volumes::secret_volumes;
 use crate::plan::wrap_plan::WrapPlan;
 use crate::plan::{self, BundleFacts, DecidedPlan, HostFacts, Plan, Warning};
-use crate::policy::{NodeConfig, ResolvedPolicy, Selection, Sources, WrapOptions, resolve};
+use crate::policy::{NodeConfig, ResolvedPolicy, Selection, Sources, Tool, WrapOptions, resolve};
 use crate::probe::{self, HeldSource, Image};
 use crate::render::refuse;
 use crate::render::spec as shadow;
@@ -121,6 +121,10 @@ pub fn decide(
     let files = NodeFiles::for_container(global)?;
     let sources = Sources {
         image: probe::annotations::of_image(&bundle.dir, &annotations),
+        tool: match wrapped.is_empty() {
+            true => Tool::of(Some(&engine(&global.root, &annotations))),
+            false => Tool::Wrap,
+        },
         ..files.sources(&annotations, global.policy.as_deref())
     };
     let made = match resolve(&sources.asked_by_wrap(&wrapped.requests))? {

@@ -10,7 +10,7 @@ use crate::cli::GlobalOptions;
 use crate::policy::unreadable;
 use crate::policy::{
     Asker, HostPath, ImageAnnotations, NodeConfig, NodeLog, PolicyError, SecretSource, Selection,
-    Sources, WrapOptions, misnamed_policy, misnamed_preset, resolve,
+    Sources, Tool, WrapOptions, misnamed_policy, misnamed_preset, resolve,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -169,6 +169,7 @@ impl NodeFiles {
             files: &self.policies,
             presets: &self.presets,
             asker: Asker::Container,
+            tool: Tool::default(),
             asked: WrapOptions::NOTHING,
         }
     }

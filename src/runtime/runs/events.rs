@@ -19,6 +19,7 @@ use super::node_log::life;
 use super::{FILTER, ports};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
+use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
 use crate::sys::procfs;
 
@@ -72,8 +73,10 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
     let network = &plan.network;
     let nowhere = network.leads_nowhere.iter();
+    let tool = identity::tool(record);
     events.extend(
-        nowhere.map(|(port, outside)| ports::published(&record.id, network, *port, outside)),
+        nowhere
+            .map(|(port, outside)| ports::published(&record.id, tool, network, (*port, outside))),
     );
     let audited = plan.report.audit.as_ref().map(audited).unwrap_or_default();
     events.extend(audited.into_iter().take(MOST_LEFT_OUT));

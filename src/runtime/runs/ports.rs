@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use super::events::who;
 use crate::audit::{ConnectionKind, Event, EventDetail, PUBLISHED, PlainList, Verdict, WallName};
 use crate::plan::{NetworkPlan, join};
+use crate::policy::Tool;
 
 /// A published port that leads nowhere.
 pub(super) fn published(
     id: &str,
+    tool: Tool,
     network: &NetworkPlan,
-    port: u16,
-    outside: &BTreeSet<u16>,
+    (port, outside): (u16, &BTreeSet<u16>),
 ) -> Event {
     let at: Vec<String> = outside.iter().map(u16::to_string).collect();
     let of = match at.is_empty() {
@@ -22,14 +23,15 @@ pub(super) fn published(
         Some(command) => format!(", or now: {command}"),
         None => String::new(),
     };
-    let sets = network.lets_in(port);
+    let sets = network.lets_in(port, tool);
     Event {
         cause: Some(PUBLISHED.into()),
         reason: Some(format!(
             "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
         ).into()),
         hint: Some(format!(
-            "the annotation {sets}, when the container is made{now}"
+            "{}, when the container is made{now}",
+            tool.names(&sets)
         ).into()),
         ..Event::new(
             WallName::Network,

@@ -34,6 +34,14 @@ pub fn of(record: &Record) -> ContainerIdentity {
     ContainerIdentity::of(&record.root, &record.annotations, told)
 }
 
+/// The tool that started the container of this record.
+pub fn tool(record: &Record) -> Tool {
+    match record.call.wrap {
+        true => Tool::Wrap,
+        false => Tool::of(Some(&engine(&record.root, &record.annotations))),
+    }
+}
+
 /// Docker keeps a file for each container, below its data directory: the bundle names the container's resolv.conf in
 /// it, and the root file system beside it.
 fn docker(record: &Record) -> EngineIdentity {

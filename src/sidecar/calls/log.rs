@@ -163,7 +163,7 @@ fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
         reason: Some(why.into()),
         hint: Some(match hint {
             Hint::DebugProfile => {
-                format!("{} {}, within the ceiling", tool.calls_it(), tool.debugs()).into()
+                format!("{}, within the ceiling", tool.names(&tool.debugs())).into()
             }
             Hint::Words(words) => words.into(),
         }),
@@ -237,11 +237,11 @@ mod tests {
         for (tool, wanted) in [
             (
                 Tool::Engine,
-                "an annotation dev.agentbox.syscalls.profile=debug, within the ceiling",
+                "the annotation dev.agentbox.syscalls.profile=debug, within the ceiling",
             ),
             (
                 Tool::Wrap,
-                "an option --set syscalls.profile=debug, within the ceiling",
+                "--set syscalls.profile=debug, within the ceiling",
             ),
         ] {
             let heard = Rc::new(RefCell::new(Vec::new()));

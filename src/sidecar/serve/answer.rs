@@ -20,7 +20,9 @@ pub(super) fn how_to_ask(
     if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
         return format!("ask the user who started it to decide on a rule: {why}");
     }
-    let adds = wall.tool.adds(Field::NetworkAllow, &[rule]);
+    let adds = wall
+        .tool
+        .names(&wall.tool.adds(Field::NetworkAllow, &[rule]));
     let typed = crate::policy::typed_rule(rule);
     match refusal {
         _ if container.is_empty() || (wall.tool, refusal) == (Tool::Wrap, &Refusal::Local) => {
@@ -31,13 +33,12 @@ pub(super) fn how_to_ask(
             crate::rules::endpoint(host, port)
         ),
         Refusal::Local => format!(
-            "ask the operator of this container to start it again with the annotation {adds}, or with \
+            "ask the operator of this container to start it again with {adds}, or with \
              network.allow in its policy"
         ),
         _ => format!(
             "ask the operator of this container to add the rule: while it runs with \
-             `agentbox update {container} --network-add {typed}`, for the next one by {} {adds}, or in network.allow of its policy",
-            wall.tool.calls_it()
+             `agentbox update {container} --network-add {typed}`, for the next one by {adds}, or in network.allow of its policy"
         ),
     }
 }

@@ -102,11 +102,12 @@ impl Wall {
             return why;
         }
         let adds = self.tool.adds(Field::NetworkAllow, &[rule]);
+        let named = self.tool.names(&adds);
         let hint = match (self.tool, self.refusing || self.container.is_empty()) {
-            (Tool::Engine, true) => {
-                format!("the annotation {adds}, when the container is made, within the ceiling")
+            (Tool::Wrap, true) => format!("{named}, when the command is started"),
+            (Tool::Engine | Tool::Annotating | Tool::Pod, true) => {
+                format!("{named}, when the container is made, within the ceiling")
             }
-            (Tool::Wrap, true) => format!("{adds}, when the command is started"),
             (_, false) => format!(
                 "agentbox update --network-add {} {}, within the ceiling",
                 crate::policy::typed_rule(rule),
@@ -171,8 +172,8 @@ impl Wall {
             reason: Some(why.into()),
             hint: (!ports.is_empty()).then(|| {
                 format!(
-                    "{} {sets}, when the container is made, or now: agentbox update {} --inbound-add {ports}",
-                    self.tool.calls_it(),
+                    "{}, when the container is made, or now: agentbox update {} --inbound-add {ports}",
+                    self.tool.names(&sets),
                     self.container
                 )
             }).map(Into::into),
