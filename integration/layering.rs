@@ -269,7 +269,7 @@ fn a_folder_imports_what_the_table_lets_it_import_and_nothing_else() {
             let needed = used.contains(&(folder.to_owned(), (*name).to_owned()));
             assert!(
                 needed,
-                "nobody in src/{folder} imports {name}: take it out of the table"
+                "no file of src/{folder} imports {name}: take it out of the table"
             );
         }
     }
@@ -459,6 +459,15 @@ impl<'ast> Visit<'ast> for Sizes {
         }
     }
 
+    fn visit_item_type(&mut self, alias: &'ast syn::ItemType) {
+        let mut long = LongTuples(false);
+        long.visit_type(&alias.ty);
+        if long.0 {
+            self.tuples.push(format!("{}: {}", self.file, alias.ident));
+        }
+        visit::visit_item_type(self, alias);
+    }
+
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
         self.count(&function.sig, function.span());
         visit::visit_item_fn(self, function);
@@ -536,7 +545,7 @@ fn a_file_and_a_function_are_read_at_once() {
         ],
     );
     only_these(
-        "a function that takes or returns a tuple of three values: make a struct",
+        "a function that takes or returns a tuple of three values, or an alias of one: make a struct",
         &tuples,
         &[],
     );

@@ -119,11 +119,11 @@ pub fn of_node(path: &Path) -> std::io::Result<DeviceNumbers> {
         true => LinuxDeviceType::B,
         false => LinuxDeviceType::C,
     };
-    let (major, minor) = (
-        rustix::fs::major(found.rdev()),
-        rustix::fs::minor(found.rdev()),
-    );
-    Ok((kind, major.into(), minor.into()))
+    Ok(DeviceNumbers {
+        kind,
+        major: rustix::fs::major(found.rdev()).into(),
+        minor: rustix::fs::minor(found.rdev()).into(),
+    })
 }
 
 /// The device access in the kernel that exceeds a policy's rules with these additional devices.
@@ -164,7 +164,11 @@ pub fn beyond(
 
 /// Whether every container under a policy may use this character device.
 pub fn is_usual((major, minor): (u32, u32)) -> bool {
-    let device = (LinuxDeviceType::C, major.into(), minor.into());
+    let device = DeviceNumbers {
+        kind: LinuxDeviceType::C,
+        major: major.into(),
+        minor: minor.into(),
+    };
     devices::is_planned(device, &[])
 }
 

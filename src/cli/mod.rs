@@ -77,10 +77,14 @@ impl Cli {
     /// help and all errors to [`Self::read_from`]: a command with fewer verbs accepts no line that the whole one
     /// refuses.
     fn read_quickly(arguments: &[OsString]) -> Option<Self> {
-        let (name, add, read) = ENGINES
+        let VerbReader {
+            name,
+            augment,
+            read,
+        } = ENGINES
             .iter()
-            .find(|(name, ..)| arguments.iter().skip(1).any(|word| word == name))?;
-        let verb = add(clap::Command::new(*name));
+            .find(|verb| arguments.iter().skip(1).any(|word| word == verb.name))?;
+        let verb = augment(clap::Command::new(*name));
         let command = clap::Command::new("agentbox").disable_version_flag(true);
         let command = GlobalOptions::augment_args(command).subcommand(verb);
         let matches = command.try_get_matches_from(arguments).ok()?;
@@ -98,31 +102,42 @@ fn is_given(matches: &ArgMatches, name: &str) -> bool {
     matches.value_source(name) == Some(ValueSource::CommandLine)
 }
 
-/// A verb: its name, the function that adds its arguments to a command, and the function that reads it.
-type Reader = (
-    &'static str,
-    fn(clap::Command) -> clap::Command,
-    fn(&ArgMatches) -> Result<Verb, clap::Error>,
-);
+/// How to read a verb.
+struct VerbReader {
+    name: &'static str,
+    /// Adds its arguments to a command.
+    augment: fn(clap::Command) -> clap::Command,
+    read: fn(&ArgMatches) -> Result<Verb, clap::Error>,
+}
 
 /// The verbs that an engine calls for each container. To build the command line of all verbs takes as long as to delete
 /// a container.
-const ENGINES: [Reader; 5] = [
-    ("create", Create::augment_args, |m| {
-        Create::from_arg_matches(m).map(Verb::Create)
-    }),
-    ("start", Id::augment_args, |m| {
-        Id::from_arg_matches(m).map(Verb::Start)
-    }),
-    ("state", Id::augment_args, |m| {
-        Id::from_arg_matches(m).map(Verb::State)
-    }),
-    ("kill", Kill::augment_args, |m| {
-        Kill::from_arg_matches(m).map(Verb::Kill)
-    }),
-    ("delete", Delete::augment_args, |m| {
-        Delete::from_arg_matches(m).map(Verb::Delete)
-    }),
+const ENGINES: [VerbReader; 5] = [
+    VerbReader {
+        name: "create",
+        augment: Create::augment_args,
+        read: |m| Create::from_arg_matches(m).map(Verb::Create),
+    },
+    VerbReader {
+        name: "start",
+        augment: Id::augment_args,
+        read: |m| Id::from_arg_matches(m).map(Verb::Start),
+    },
+    VerbReader {
+        name: "state",
+        augment: Id::augment_args,
+        read: |m| Id::from_arg_matches(m).map(Verb::State),
+    },
+    VerbReader {
+        name: "kill",
+        augment: Kill::augment_args,
+        read: |m| Kill::from_arg_matches(m).map(Verb::Kill),
+    },
+    VerbReader {
+        name: "delete",
+        augment: Delete::augment_args,
+        read: |m| Delete::from_arg_matches(m).map(Verb::Delete),
+    },
 ];
 
 /// Options that precede the verb.

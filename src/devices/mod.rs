@@ -30,8 +30,16 @@ const USUAL: &[(i64, Option<i64>)] = &[
     (136, None),
 ];
 
-/// A device by type, major and minor number.
-pub type DeviceNumbers = (LinuxDeviceType, i64, i64);
+/// A device by its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceNumbers {
+    /// Its type.
+    pub kind: LinuxDeviceType,
+    /// The number of its driver.
+    pub major: i64,
+    /// Its number in the driver.
+    pub minor: i64,
+}
 
 /// The rules of a policy: only the usual devices, the pseudo-terminals and these.
 pub fn planned(extra: &[DeviceNumbers]) -> Vec<LinuxDeviceCgroup> {
@@ -39,7 +47,7 @@ pub fn planned(extra: &[DeviceNumbers]) -> Vec<LinuxDeviceCgroup> {
     let usual = USUAL.iter();
     rules.extend(usual.map(|(major, minor)| allow(LinuxDeviceType::C, Some(*major), *minor)));
     let extra = extra.iter();
-    rules.extend(extra.map(|(typ, major, minor)| allow(*typ, Some(*major), Some(*minor))));
+    rules.extend(extra.map(|one| allow(one.kind, Some(one.major), Some(one.minor))));
     rules
 }
 
@@ -67,9 +75,9 @@ fn allow(typ: LinuxDeviceType, major: Option<i64>, minor: Option<i64>) -> LinuxD
 
 /// Whether a device is one of [`planned`].
 pub fn is_planned(device: DeviceNumbers, extra: &[DeviceNumbers]) -> bool {
-    let (typ, major, minor) = device;
+    let DeviceNumbers { kind, major, minor } = device;
     let usual = |(known, one): &(i64, Option<i64>)| {
-        typ == LinuxDeviceType::C && major == *known && one.is_none_or(|one| one == minor)
+        kind == LinuxDeviceType::C && major == *known && one.is_none_or(|one| one == minor)
     };
     USUAL.iter().any(usual) || extra.contains(&device)
 }

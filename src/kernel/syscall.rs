@@ -24,12 +24,12 @@ string_form!(SyscallName);
 impl SyscallName {
     /// The name as the kernel spells it.
     pub const fn as_str(self) -> &'static str {
-        ROWS[self.0 as usize].0
+        ROWS[self.0 as usize].name
     }
 
     /// Its number on x86_64.
     pub const fn number(self) -> u32 {
-        ROWS[self.0 as usize].1 as u32
+        ROWS[self.0 as usize].x86_64 as u32
     }
 
     /// The name for a number of x86_64.
@@ -41,7 +41,7 @@ impl SyscallName {
     pub fn all() -> impl Iterator<Item = Self> {
         (0..)
             .zip(ROWS)
-            .filter(|(_, row)| row.1 != NONE)
+            .filter(|(_, row)| row.x86_64 != NONE)
             .map(|(index, _)| SyscallName(index))
     }
 }
@@ -83,7 +83,7 @@ pub fn row(name: &str) -> Option<&'static SyscallRow> {
 }
 
 fn index(name: &str) -> Option<usize> {
-    ROWS.binary_search_by(|row| row.0.cmp(name)).ok()
+    ROWS.binary_search_by(|row| row.name.cmp(name)).ok()
 }
 
 /// Whether only other architectures have this call.
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_tables_are_sorted_for_searching() {
-        assert!(ROWS.is_sorted_by(|a, b| a.0 < b.0));
+        assert!(ROWS.is_sorted_by(|a, b| a.name < b.name));
         assert!(ELSEWHERE.is_sorted_by(|a, b| a < b));
         assert!(ELSEWHERE.iter().all(|name| row(name).is_none()));
     }
@@ -107,9 +107,9 @@ mod tests {
     #[test]
     fn no_number_has_two_names() {
         for column in [
-            |row: &SyscallRow| row.1,
-            |row: &SyscallRow| row.2,
-            |row: &SyscallRow| row.3,
+            |row: &SyscallRow| row.x86_64,
+            |row: &SyscallRow| row.i386,
+            |row: &SyscallRow| row.x32,
         ] {
             let numbers: Vec<u16> = ROWS
                 .iter()
@@ -149,8 +149,8 @@ mod tests {
         ] {
             assert_eq!(name.parse::<SyscallName>().unwrap().number(), number);
         }
-        assert_eq!(row("clock_gettime64").map(|row| row.2), Some(403));
-        assert_eq!(row("ioctl").map(|row| row.3), Some(514));
+        assert_eq!(row("clock_gettime64").map(|row| row.i386), Some(403));
+        assert_eq!(row("ioctl").map(|row| row.x32), Some(514));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Attempts that the kernel itself answers in a namespace where each address is local: TCP to a port where nobody listens gets a reset,
+//! Attempts that the kernel itself answers in a namespace where each address is local: TCP to a port without a listener gets a reset,
 //! a datagram an ICMP message. Both are packets on `lo`, and name the address and the port that were tried.
 //!
-//! Answers are looked at and not what was sent: so a connection that somebody takes leaves nothing here, and the filter lets through one
+//! Answers are looked at and not what was sent: so an accepted connection leaves nothing here, and the filter lets through one
 //! packet for each attempt. The kernel runs it for each packet that arrives, before anything is copied.
 
 use std::io;
@@ -30,7 +30,7 @@ const AND: u16 = 0x54; // A &= k
 const IF_EQUAL: u16 = 0x15; // skips jt instructions if A == k, else jf
 const RETURN: u16 = 0x06;
 
-/// FIN, SYN, RST and ACK; RST and ACK alone is the answer to a first packet that nobody takes, with the sequence number 0 (RFC 9293, 3.5.2).
+/// FIN, SYN, RST and ACK; RST and ACK alone is the answer to a first packet without a listener, with the sequence number 0 (RFC 9293, 3.5.2).
 const FLAGS: u32 = 0x17;
 const RESET: u32 = 0x14;
 /// Protocols.
@@ -42,48 +42,66 @@ const ICMP6: u8 = 58;
 const PORT_UNREACHABLE: u16 = 0x0303;
 const PORT_UNREACHABLE_6: u16 = 0x0104;
 
+const fn plain(code: u16, value: u32) -> FilterInstruction {
+    FilterInstruction {
+        code,
+        skip_if: 0,
+        skip_else: 0,
+        value,
+    }
+}
+
+const fn equal(value: u32, skip_if: u8, skip_else: u8) -> FilterInstruction {
+    FilterInstruction {
+        code: IF_EQUAL,
+        skip_if,
+        skip_else,
+        value,
+    }
+}
+
 /// Answers from the loopback network are left out: programs try their own ports.
 const FILTER_V4: [FilterInstruction; 16] = [
-    (LOAD_BYTE, 0, 0, 9),
-    (IF_EQUAL, 0, 6, TCP as u32),
-    (HEADER_LENGTH, 0, 0, 0),
-    (LOAD_BYTE_AT, 0, 0, 13),
-    (AND, 0, 0, FLAGS),
-    (IF_EQUAL, 0, 9, RESET),
-    (LOAD_AT, 0, 0, 4),
-    (IF_EQUAL, 4, 7, 0),
-    (IF_EQUAL, 0, 6, ICMP as u32),
-    (HEADER_LENGTH, 0, 0, 0),
-    (LOAD_HALF_AT, 0, 0, 0),
-    (IF_EQUAL, 0, 3, PORT_UNREACHABLE as u32),
-    (LOAD_BYTE, 0, 0, 12),
-    (IF_EQUAL, 1, 0, 127),
-    (RETURN, 0, 0, LONGEST as u32),
-    (RETURN, 0, 0, 0),
+    plain(LOAD_BYTE, 9),
+    equal(TCP as u32, 0, 6),
+    plain(HEADER_LENGTH, 0),
+    plain(LOAD_BYTE_AT, 13),
+    plain(AND, FLAGS),
+    equal(RESET, 0, 9),
+    plain(LOAD_AT, 4),
+    equal(0, 4, 7),
+    equal(ICMP as u32, 0, 6),
+    plain(HEADER_LENGTH, 0),
+    plain(LOAD_HALF_AT, 0),
+    equal(PORT_UNREACHABLE as u32, 0, 3),
+    plain(LOAD_BYTE, 12),
+    equal(127, 1, 0),
+    plain(RETURN, LONGEST as u32),
+    plain(RETURN, 0),
 ];
 
 /// The same, without ::1. IPv6 options of the workload are in no answer's own header.
 const FILTER_V6: [FilterInstruction; 20] = [
-    (LOAD_BYTE, 0, 0, 6),
-    (IF_EQUAL, 0, 5, TCP as u32),
-    (LOAD_BYTE, 0, 0, 40 + 13),
-    (AND, 0, 0, FLAGS),
-    (IF_EQUAL, 0, 14, RESET),
-    (LOAD, 0, 0, 40 + 4),
-    (IF_EQUAL, 3, 12, 0),
-    (IF_EQUAL, 0, 11, ICMP6 as u32),
-    (LOAD_HALF, 0, 0, 40),
-    (IF_EQUAL, 0, 9, PORT_UNREACHABLE_6 as u32),
-    (LOAD, 0, 0, 8),
-    (IF_EQUAL, 0, 6, 0),
-    (LOAD, 0, 0, 12),
-    (IF_EQUAL, 0, 4, 0),
-    (LOAD, 0, 0, 16),
-    (IF_EQUAL, 0, 2, 0),
-    (LOAD, 0, 0, 20),
-    (IF_EQUAL, 1, 0, 1),
-    (RETURN, 0, 0, LONGEST as u32),
-    (RETURN, 0, 0, 0),
+    plain(LOAD_BYTE, 6),
+    equal(TCP as u32, 0, 5),
+    plain(LOAD_BYTE, 40 + 13),
+    plain(AND, FLAGS),
+    equal(RESET, 0, 14),
+    plain(LOAD, 40 + 4),
+    equal(0, 3, 12),
+    equal(ICMP6 as u32, 0, 11),
+    plain(LOAD_HALF, 40),
+    equal(PORT_UNREACHABLE_6 as u32, 0, 9),
+    plain(LOAD, 8),
+    equal(0, 0, 6),
+    plain(LOAD, 12),
+    equal(0, 0, 4),
+    plain(LOAD, 16),
+    equal(0, 0, 2),
+    plain(LOAD, 20),
+    equal(1, 1, 0),
+    plain(RETURN, LONGEST as u32),
+    plain(RETURN, 0),
 ];
 
 /// A transport whose ports are told apart.
@@ -95,7 +113,7 @@ pub enum Transport {
     Udp,
 }
 
-/// An attempt that nobody took.
+/// An attempt without a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusedAttempt {
     /// How.
@@ -262,7 +280,12 @@ mod tests {
             Some(all.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
         };
         loop {
-            let (code, jt, jf, k) = filter[at];
+            let FilterInstruction {
+                code,
+                skip_if,
+                skip_else,
+                value: k,
+            } = filter[at];
             at += 1;
             let loaded = match code {
                 LOAD => bytes(k, 4),
@@ -277,7 +300,7 @@ mod tests {
                     Some(a)
                 }
                 IF_EQUAL => {
-                    at += usize::from(if a == k { jt } else { jf });
+                    at += usize::from(if a == k { skip_if } else { skip_else });
                     Some(a)
                 }
                 RETURN => return k > 0,

@@ -8,7 +8,7 @@ use oci_spec::runtime::{
     LinuxNamespaceType, Mount, MountBuilder, Root, Spec,
 };
 
-use crate::devices::{nothing, planned};
+use crate::devices::{DeviceNumbers, nothing, planned};
 use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
@@ -195,6 +195,10 @@ fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
 
 /// Device rules: deny all except the usual devices, pseudo-terminals, and those that the node's file allows.
 fn device_rules(extra: &[LinuxDevice]) -> Vec<LinuxDeviceCgroup> {
-    let numbers = extra.iter().map(|d| (d.typ(), d.major(), d.minor()));
+    let numbers = extra.iter().map(|device| DeviceNumbers {
+        kind: device.typ(),
+        major: device.major(),
+        minor: device.minor(),
+    });
     planned(&numbers.collect::<Vec<_>>())
 }

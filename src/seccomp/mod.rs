@@ -269,8 +269,8 @@ impl FilterSources {
     fn native(&self, graph: &mut Graph, denials: Denials) -> graph::Id {
         let mut ranges = Ranges::default();
         let mut all = Vec::with_capacity(3);
-        for number in edges(|row| row.1)
-            .chain(edges(|row| row.3).map(|number| number | X32_BIT))
+        for number in edges(|row| row.x86_64)
+            .chain(edges(|row| row.x32).map(|number| number | X32_BIT))
             .chain(BITS)
         {
             // Ours first: the first names the errno.
@@ -297,7 +297,7 @@ impl FilterSources {
 
     fn i386(&self, graph: &mut Graph, profile: &Profile, denials: Denials) -> Option<graph::Id> {
         let mut ranges = Ranges::default();
-        for number in edges(|row| row.2) {
+        for number in edges(|row| row.i386) {
             ranges.push(number, graph.rules(&[profile.i386_rule(number)?], denials));
         }
         Some(ranges.search(graph))

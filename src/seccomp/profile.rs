@@ -332,7 +332,8 @@ impl Reader {
             self.notes.push(Note::UnknownName(name.to_owned()));
             return Ok(());
         }
-        let (native, i386, x32) = row.map_or((NONE, NONE, NONE), |row| (row.1, row.2, row.3));
+        let (native, i386, x32) =
+            row.map_or((NONE, NONE, NONE), |row| (row.x86_64, row.i386, row.x32));
         let tables = [
             (Some(&mut self.native), native),
             (self.i386.as_mut(), i386),
@@ -373,7 +374,7 @@ fn multiplexed(
         let Some((_, call)) = calls.iter().find(|(call, _)| *call == name) else {
             continue;
         };
-        let number = row(multiplexer).map(|row| row.2).expect("i386 has both");
+        let number = row(multiplexer).map(|row| row.i386).expect("i386 has both");
         table.saw(number);
         let first = Condition {
             arg: 0,

@@ -4,8 +4,18 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// An instruction of a classic filter: code, jumps if true and false, and a number (linux/filter.h).
-pub type FilterInstruction = (u16, u8, u8, u32);
+/// An instruction of a classic filter (linux/filter.h).
+#[derive(Debug, Clone, Copy)]
+pub struct FilterInstruction {
+    /// The operation.
+    pub code: u16,
+    /// Instructions to skip if a comparison holds.
+    pub skip_if: u8,
+    /// Instructions to skip if it does not.
+    pub skip_else: u8,
+    /// The operand.
+    pub value: u32,
+}
 
 /// A socket for arriving packets of this protocol (`ETH_P_*`) on this interface of the caller's network namespace, from their network
 /// header on. It does not block, and its filter cannot be changed any more. Needs CAP_NET_RAW over the namespace.
@@ -17,15 +27,15 @@ pub fn tap(protocol: u16, interface: u32, filter: &[FilterInstruction]) -> io::R
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just given this number out, so nobody else owns it.
+    // SAFETY: the kernel has just given this number out, so nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(number) };
     let mut program: Vec<libc::sock_filter> = filter
         .iter()
-        .map(|(code, jt, jf, k)| libc::sock_filter {
-            code: *code,
-            jt: *jt,
-            jf: *jf,
-            k: *k,
+        .map(|one| libc::sock_filter {
+            code: one.code,
+            jt: one.skip_if,
+            jf: one.skip_else,
+            k: one.value,
         })
         .collect();
     let program = libc::sock_fprog {

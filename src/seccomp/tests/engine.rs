@@ -78,7 +78,7 @@ pub(super) fn random_profile(random: &mut TestRandom) -> LinuxSeccomp {
         for _ in 0..random.below(3) {
             let action = random.pick(&ACTIONS);
             let mut syscall = LinuxSyscall::default();
-            syscall.set_names(vec![row.0.to_owned()]);
+            syscall.set_names(vec![row.name.to_owned()]);
             syscall.set_action(action).set_errno_ret(Some(7));
             let args = (0..random.below(4)).map(|_| {
                 LinuxSeccompArgBuilder::default()
@@ -91,7 +91,7 @@ pub(super) fn random_profile(random: &mut TestRandom) -> LinuxSeccomp {
             });
             let args: Vec<_> = args.collect();
             // A few calls only, or the program would not fit.
-            let args = if row.0.len() % 4 == 0 {
+            let args = if row.name.len() % 4 == 0 {
                 args
             } else {
                 Vec::new()
@@ -135,7 +135,7 @@ fn matches(rule: &LinuxSyscall, args: &[u64; 6], is_wide: bool) -> bool {
 }
 
 type Column = fn(&SyscallRow) -> u16;
-const COLUMNS: [Column; 3] = [|row| row.1, |row| row.2, |row| row.3];
+const COLUMNS: [Column; 3] = [|row| row.x86_64, |row| row.i386, |row| row.x32];
 
 /// A profile's rules by number, for x86_64, i386 and x32: a simple lookup by name.
 struct ProfileLookup<'a> {
@@ -149,7 +149,7 @@ impl<'a> ProfileLookup<'a> {
         for rule in profile.syscalls().iter().flatten() {
             for row in ROWS
                 .iter()
-                .filter(|row| rule.names().iter().any(|name| name == row.0))
+                .filter(|row| rule.names().iter().any(|name| name == row.name))
             {
                 for (map, column) in rules.iter_mut().zip(COLUMNS) {
                     if column(row) != NONE {
