@@ -7,7 +7,7 @@
 #   DEMO_PID   a process outside
 # Prints one line for each attempt: its name, "done" or "denied", and the system's answer.
 set -uo pipefail
-# The system's own programs, not those of somebody's home.
+# The system's own programs, not those of a home directory.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 
 # try WHAT COMMAND...

@@ -134,7 +134,10 @@ fn wrap_without_root_and_under_landlock_keeps_time_too() {
     assert_timed_out(&person.wraps(&both, &stubborn(&mark)), &mark);
     assert_eq!(person.wraps(&landlock, "sleep 4; exit 7").code, 7);
     let shown = person.wraps(&[&both[..], &["--dry-run"]].concat(), "true");
-    assert!(shown.stdout.contains("kept by wrap alone"), "{shown}");
+    assert!(
+        shown.stdout.contains("only wrap keeps the time limit"),
+        "{shown}"
+    );
 }
 
 /// A container of Docker's with a limit of this many seconds, which has begun to be stubborn.

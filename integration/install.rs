@@ -156,7 +156,7 @@ fn a_dry_run_says_what_it_would_do_and_changes_nothing() {
 }
 
 #[test]
-fn keeps_what_somebody_changed_since() {
+fn keeps_files_that_were_changed_since() {
     let root = Root::new("changed");
     root.write(DAEMON_JSON, "{}");
     root.install(&[]).ok();
@@ -275,7 +275,7 @@ fn point_15_containerds_handlers_go_to_the_end_and_leave_nothing_behind() {
 }
 
 #[test]
-fn a_containerd_that_serves_no_pods_or_is_somebody_elses_is_left_alone() {
+fn a_containerd_without_pods_or_with_foreign_handlers_is_left_alone() {
     let own = containerd_config(2)
         + "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  runtime_type = \"x\"\n";
     for (text, why) in [
@@ -284,7 +284,7 @@ fn a_containerd_that_serves_no_pods_or_is_somebody_elses_is_left_alone() {
         ("version = [\n", "not TOML"),
         ("", "neither version"),
         ("root = \"/x\"\n", "neither version"),
-        (own.as_str(), "somebody else"),
+        (own.as_str(), "agentbox did not write"),
     ] {
         let root = Root::new("left-alone");
         root.write(CONTAINERD, text);

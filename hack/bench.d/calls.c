@@ -40,7 +40,7 @@ static double now(void)
     return t.tv_sec * 1e9 + t.tv_nsec;
 }
 
-/* Bounded, in case that nobody kills it. */
+/* Bounded, in case it is not killed. */
 static void for_long(long (*call)(void))
 {
     for (double end = now() + 120e9; now() < end;)

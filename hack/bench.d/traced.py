@@ -44,7 +44,7 @@ def traced(command, log):
 
 def count(bench, command):
     """The calls of a create until it returns. Who stays (the sidecar, the container's process) is let go then."""
-    # Kept, to be read by whoever wants to know which calls they are.
+    # Kept, for a reader who wants to know which calls they are.
     log = bench.state / f"trace-{Path(command[0]).name}"
     tracer = traced(command, log)
     end = time.monotonic() + WITHIN

@@ -45,7 +45,7 @@ def ways(bench):
 
 
 def sandbox_runtime():
-    """The command line of sandbox-runtime in the project, where somebody has installed it (docs/benchmarks.md says how)."""
+    """The command line of sandbox-runtime in the project, if it is installed (docs/benchmarks.md says how)."""
     program = os.environ.get("BENCH_SRT")
     if not program:
         return {}

@@ -139,7 +139,7 @@ load_images() {
         grep -qF "${id#sha256:}" <<<"$present" && continue
         say "loading the image $name"
         load_image "$RIG_REPO/build/images/$name.tar" "$name" "$id"
-        # Not a pipe: grep leaves at the first match, and whoever still writes then fails.
+        # Not a pipe: grep leaves at the first match, and a writer then fails.
         present=$(image_ids)
         grep -qF "${id#sha256:}" <<<"$present" || die "the image $name was loaded under another id"
     done

@@ -29,7 +29,7 @@ hello() {
 get reached-N02 api.example.test 80 api.example.test
 by_proxy reached-N02-proxy "GET http://api.example.test/reached-N02-proxy HTTP/1.1\r\nHost: api.example.test\r\nConnection: close\r\n\r\n"
 
-# N01, N15: addresses that nobody was given.
+# N01, N15: addresses that no name got.
 for port in 80 443 22 8080; do get "ATTACK-N01-$port" $there $port other.example.test; done
 get ATTACK-N01-listed $there 80 api.example.test
 get ATTACK-N15 2001:db8::12 80 other.example.test

@@ -37,7 +37,7 @@ settles() {
 }
 run() { docker run --rm --network none --runtime=agentbox --annotation dev.agentbox.policy=strict "$IMAGE" /bin/busybox true; }
 
-# A daemon.json of somebody's, with tabs and a runtime, and without agentbox. Without any runtime in it a reload changes none.
+# A daemon.json of the administrator's, with tabs and a runtime, and without agentbox. Without any runtime in it a reload changes none.
 jq --tab '.runtimes = { "other": { "path": "/usr/bin/other" } }' "$DAEMON" >"$DAEMON.new" && mv "$DAEMON.new" "$DAEMON"
 chmod 600 "$DAEMON"
 cp -p "$DAEMON" /root/before

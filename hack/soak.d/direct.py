@@ -90,7 +90,7 @@ class Container:
                 pass
 
     def kill_helper(self):
-        """libcontainer's own processes, whose numbers nobody has written down."""
+        """libcontainer's own processes, whose numbers are recorded nowhere."""
         for pid in node.pids():
             arguments = node.read(f"/proc/{pid}/cmdline")
             if self.bundle in arguments and self.dice.random() < 0.5:

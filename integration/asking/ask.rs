@@ -328,7 +328,7 @@ fn after_a_used_up_budget_nothing_goes_through_for_a_while() {
     assert!(
         paused
             .stdout
-            .contains("network.cool-down lets nothing through"),
+            .contains("network.cool-down denies connections"),
         "{paused}"
     );
     assert!(cold.violations().contains("network.cool-down"));

@@ -204,7 +204,7 @@ fn banner(agent: &Agent<'_>, port: u16) -> String {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn new_rules_may_name_ports_that_nobody_listened_on() {
+fn new_rules_may_name_ports_without_a_listener() {
     let docker = Docker::alone();
     let options = [
         runtime(),

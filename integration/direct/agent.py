@@ -37,7 +37,7 @@ def answer(listener: int) -> None:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(1, 9)  # ends with whoever started it
+    ctypes.CDLL(None).prctl(1, 9)  # ends with its parent
     server = socket.socket(socket.AF_UNIX)
     server.bind(sys.argv[1])
     server.listen()
@@ -50,7 +50,7 @@ def main() -> None:
                 fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
             connection.close()
             if not fds:
-                continue  # somebody only looked whether this agent is there
+                continue  # a caller only looked whether this agent is there
             log.write(message.decode() + "\n")
             threading.Thread(target=answer, args=(fds[0],), daemon=True).start()
 

@@ -160,7 +160,7 @@ fn direct_logs_with_a_key_that_others_can_read_only_the_receipt_is_missing() {
     );
     let log = case.log();
     assert!(
-        log.contains("has no receipt") && log.contains("nobody else reads"),
+        log.contains("has no receipt") && log.contains("with mode 0600"),
         "{log}"
     );
     let seen = case.script("size=4m", true, &script("0600")).ok();

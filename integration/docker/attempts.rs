@@ -142,7 +142,7 @@ fn an_attempt_by_address_has_a_line() {
 /// The controls: allowed hosts, the container's own ports, and the attempts of `verify`.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn what_reaches_somebody_is_no_attempt() {
+fn a_connection_to_a_listener_is_no_attempt() {
     let docker = Docker::connect();
     internet();
     let (container, id) = start(&docker);

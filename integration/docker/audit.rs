@@ -297,7 +297,7 @@ fn how_a_container_ended_is_known_under_an_engine() {
 /// A changed line and removed lines are reported with their place.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn a_log_that_somebody_changed_is_not_believed() {
+fn a_changed_log_is_not_believed() {
     let docker = Docker::connect();
     let agent = Agent::start(
         &docker,

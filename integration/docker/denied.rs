@@ -238,7 +238,7 @@ fn a_container_ends_with_its_sidecar_and_a_restart_policy_heals_it() {
 /// The control: without the warden a stopped sidecar keeps callers waiting.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_stopped_sidecar_keeps_nobody_waiting() {
+fn a_stopped_sidecar_keeps_no_program_waiting() {
     let docker = Docker::connect();
     let (_first, option) = shared(&docker);
     for options in [&[runtime()][..], &[runtime(), &option]] {
@@ -249,7 +249,7 @@ fn a_stopped_sidecar_keeps_nobody_waiting() {
         std::thread::sleep(std::time::Duration::from_millis(300));
         let before = watched.lines();
         std::thread::sleep(std::time::Duration::from_millis(500));
-        assert_eq!(watched.lines(), before, "the control: nobody answers");
+        assert_eq!(watched.lines(), before, "the control: no sidecar answers");
         watched.signal("-CONT", "warden");
         watched
             .container

@@ -262,7 +262,7 @@ fn the_ports_that_are_named_lead_in_by_ipv6() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn whoever_holds_connections_and_says_nothing_makes_place() {
+fn a_silent_connection_makes_room_for_a_new_one() {
     let docker = Docker::connect();
     let container = start(&docker, &[runtime(), "--annotation", INBOUND], SERVERS);
     let inside = address(&container);
@@ -282,7 +282,7 @@ fn whoever_holds_connections_and_says_nothing_makes_place() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn who_has_said_everything_is_still_told_everything() {
+fn a_server_that_has_sent_all_still_gets_the_whole_upload() {
     /// Sends all of its data, and then reads late and slowly.
     const SERVER: &str = r#"
 import socket, time

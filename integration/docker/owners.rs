@@ -152,7 +152,7 @@ fn files_of_root_in_the_workspace_are_its_owners() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn other_users_of_a_container_are_nobody_of_the_node() {
+fn other_users_of_a_container_own_nothing_on_the_node() {
     let docker = Docker::connect();
     let disk = Disk::new("ext4");
     fs::create_dir(disk.path("sub")).unwrap();

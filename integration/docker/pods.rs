@@ -131,7 +131,7 @@ fn members_share_one_network_and_its_rules() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn nobody_joins_a_network_with_more_than_it_may_have() {
+fn no_container_joins_a_network_with_more_than_it_may_have() {
     let docker = Docker::connect();
     let _turn = witness();
     let first = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);

@@ -157,7 +157,7 @@ fn a_secret_that_cannot_be_kept_is_an_error() {
         let both = allow("api.example.test, POST https://api.example.test/repos/acme/**");
         let got = refused(&both);
         assert!(
-            got.code != 0 && got.stderr.contains("nobody would see them"),
+            got.code != 0 && got.stderr.contains("reads only requests of request rules"),
             "{got}"
         );
         // If no request to its host is allowed, the secret is not given, and no message says so.
@@ -263,7 +263,10 @@ fn an_update_opens_no_host_of_a_secret_whole() {
         "*.example.test:80",
     ] {
         let refused = update("--network-add", whole).failed();
-        assert!(refused.contains("nobody would see them"), "{refused}");
+        assert!(
+            refused.contains("reads only requests of request rules"),
+            "{refused}"
+        );
     }
     // The control: another host.
     update("--network-add", "other.example.test").ok();

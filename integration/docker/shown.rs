@@ -126,7 +126,7 @@ fn the_file_is_there_under_every_policy() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn nobody_inside_writes_replaces_or_unmounts_it() {
+fn the_workload_cannot_write_replace_or_unmount_it() {
     let docker = Docker::connect();
     // With the most that a policy can grant, and an engine profile that denies nothing.
     let options = [

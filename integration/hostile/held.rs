@@ -266,7 +266,7 @@ fn state_and_threads(pid: &str) -> Option<(String, u32)> {
 }
 
 /// P04: a process runs until its last thread has ended, and so long every verb ends it. The first thread's end makes the process
-/// a zombie for whoever reads its state alone.
+/// a zombie to a reader of its state alone.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hostile_p04_a_process_without_its_first_thread_is_ended_by_every_verb() {

@@ -151,7 +151,7 @@ def served(host, path):
 
 
 def smart(fields, method, path, body):
-    """git's own answer by its smart protocol, to anybody: the content type and the body (git-http-backend(1))."""
+    """git's own answer by its smart protocol, to every user: the content type and the body (git-http-backend(1))."""
     place, _, query = path.partition("?")
     variables = {
         "GIT_PROJECT_ROOT": str(FILES / fields["host"].split(":")[0]),

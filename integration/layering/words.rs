@@ -4,7 +4,8 @@ use std::path::Path;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use super::{is_test, sources};
+use super::{has_word, is_test, sources};
+use crate::fixtures;
 
 /// The file of the words.
 const WORDS: &str = "egress/words.rs";
@@ -80,4 +81,41 @@ fn texts_are_seen_in_macros_and_without_their_values() {
     assert_eq!(texts_of(code), ["network.deny lists {shown}, so {}", "x"]);
     let parts: Vec<&str> = parts("network.deny lists {shown}, so {}").collect();
     assert_eq!(parts, ["network.deny lists"]);
+}
+
+/// LANGUAGE.md: a sentence names the caller, the workload or another user.
+#[test]
+fn texts_name_the_one_who_acts() {
+    const PRONOUNS: [&str; 3] = ["whoever", "somebody", "anybody"];
+    let root = fixtures::path("..");
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for (path, text) in sources().into_iter().filter(|(path, _)| !is_test(path)) {
+        let code = text.split("#[cfg(test)]\nmod tests {").next();
+        texts.push((path.display().to_string(), code.unwrap_or("").to_owned()));
+    }
+    for directory in ["docs", "policies", "policies/syscalls"] {
+        for entry in std::fs::read_dir(root.join(directory)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                let text = std::fs::read_to_string(&path).unwrap();
+                texts.push((path.display().to_string(), text));
+            }
+        }
+    }
+    for file in [
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    ] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        texts.push((file.to_owned(), text));
+    }
+    for (file, text) in texts {
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.to_lowercase();
+            let found = PRONOUNS.iter().find(|word| has_word(&line, word));
+            assert_eq!(found, None, "{file}:{number}: {line}");
+        }
+    }
 }

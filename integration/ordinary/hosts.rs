@@ -48,7 +48,7 @@ fn m3_a_hosts_file_in_a_volume_changes_no_destination() {
     };
     // The control: the hosts that were given to the engine.
     assert_eq!(ask("own").ok(), "evil\n");
-    assert_ne!(ask("db").code, 0, "nobody is called so");
+    assert_ne!(ask("db").code, 0, "no container has this name");
     let volume = Volume(&docker, format!("m3-{}", std::process::id()));
     docker.call(&["volume", "create", &volume.1]).ok();
     let inspect = ["volume", "inspect", "-f", "{{.Mountpoint}}", &volume.1];

@@ -150,7 +150,7 @@ fn f38_a_login_is_seen_by_its_own_agent_alone() {
                     );
                 }
             }
-            // Nor by whoever says so.
+            // Nor by a program that says so.
             let none = [&options[..], &["--agent", "none"]].concat();
             for finished in person.agent_calls(&none, &["claude", SEEN]) {
                 assert!(!finished.stdout.contains("token-of"), "{finished}");
@@ -327,7 +327,7 @@ fn f38_only_the_users_own_login_file_is_copied() {
     );
     person.does("cd ~/.claude && rm .credentials.json");
     let login = format!("{}/.claude/.credentials.json", person.home);
-    // Root's, and of nobody but root.
+    // Root's alone.
     std::fs::write(&login, "secret").unwrap();
     refused("true", "another user's");
     std::fs::remove_file(&login).unwrap();

@@ -11,7 +11,7 @@ use crate::docker::Docker;
 const PLANTED: &str = "#!/bin/bash\necho PLANTED; exec bash -c \"$1\"\n";
 
 impl Account {
-    /// Tries to get Claude's login by this PATH, and controls that the program is there for whoever names the agent.
+    /// Tries to get Claude's login by this PATH, and controls that the program is there for a user who names the agent.
     fn plants(&self, path: &str, says: &str) {
         for walls in WALLS {
             let options = ["--walls", walls];
@@ -199,7 +199,7 @@ fn f38_variables_of_a_project_are_beside_no_login() {
                 "{walls}: {said}"
             );
         }
-        // The control: they are there for whoever names the agent.
+        // The control: they are there for a user who names the agent.
         for finished in calls(walls, &["--agent", "claude"]) {
             assert_eq!(
                 finished.ok(),

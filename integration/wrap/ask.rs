@@ -254,7 +254,7 @@ fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
 /// If two programs read keys, agentbox cannot know which one a key is for.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn wrap_ask_asks_nobody_whose_keys_another_program_reads() {
+fn wrap_ask_does_not_ask_a_user_whose_keys_another_program_reads() {
     let _docker = Docker::connect();
     internet();
     let _turn = witness();

@@ -677,10 +677,13 @@ fn n49_an_agent_has_a_placeholder_for_the_key_that_its_user_has_listed() {
         }
         let after = arrived(&["/variable\"", &key]);
         assert_eq!(after, before + 2, "{walls}");
-        // Opening the host as a whole would show the key to whoever answers there.
+        // Opening the host as a whole would show the key to every server that answers there.
         for finished in call("claude", walls, &["--allow", "api.example.test"]) {
             let said = finished.failed();
-            assert!(said.contains("nobody would see them"), "{walls}: {said}");
+            assert!(
+                said.contains("reads only requests of request rules"),
+                "{walls}: {said}"
+            );
         }
     }
 }

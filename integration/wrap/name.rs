@@ -31,7 +31,7 @@ type Caller<'a> = &'a dyn Fn(&[&str]) -> Command;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn wrap_name_is_how_other_verbs_find_it_and_nobody_elses() {
+fn wrap_name_finds_only_the_users_own_runs() {
     let _docker = Docker::connect();
     let person = Account::new();
     let program = program();

@@ -149,7 +149,7 @@ fn wrap_names_nothing_beyond_the_ceiling() {
 /// Paths in the workspace are visible anyway.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn wrap_lets_nobody_write_what_is_named_to_be_read_in_the_workspace() {
+fn wrap_read_of_a_path_in_the_workspace_makes_it_read_only() {
     let _docker = Docker::connect();
     let person = Account::new();
     person.file("src/project/data/table", "a table");

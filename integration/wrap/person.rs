@@ -192,7 +192,7 @@ fn wrap_refuses_a_workspace_that_is_not_the_persons() {
 /// U-A4: no policy shows other users' files or the rest of the node.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn wrap_shows_nobody_elses_files_and_not_the_rest_of_the_node() {
+fn wrap_shows_neither_other_users_files_nor_the_rest_of_the_node() {
     let _docker = Docker::connect();
     let (person, other) = (Account::new(), Account::new());
     let scratch = Scratch::new();

@@ -203,7 +203,7 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
 /// The store counts only if no other user can write it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn settings_are_not_trusted_by_an_entry_of_somebody_elses() {
+fn settings_are_not_trusted_by_another_users_entry() {
     let _docker = Docker::connect();
     let (person, stranger) = (Account::new(), Account::new());
     person.projects_settings("allow = [\"project.test\"]\n");

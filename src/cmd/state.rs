@@ -53,7 +53,7 @@ pub struct State {
 }
 
 impl State {
-    /// The state of a container, which is ended first if nobody has kept its time. Without libcontainer's part its creation
+    /// The state of a container, which is ended first if its timekeeper is gone and its time is over. Without libcontainer's part its creation
     /// or deletion was killed: it is stopped.
     pub fn of(place: &ContainerPaths, record: Record) -> Result<Self, RuntimeError> {
         clock::enforce(place, &record);

@@ -99,7 +99,7 @@ fn is_variable(name: &str) -> bool {
     all.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// Whether the user agrees, at a terminal: a pipe's answer may be anybody's.
+/// Whether the user agrees, at a terminal: a pipe's answer may be another program's.
 fn asked(path: &Path) -> Result<bool> {
     let (input, output) = (std::io::stdin(), std::io::stdout());
     if !input.is_terminal() || !output.is_terminal() {

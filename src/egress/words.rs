@@ -78,10 +78,10 @@ impl fmt::Display for AddressRefusal {
                 "an address in a network of the node or the engine: allow it as internal:HOST:PORT if that is intended"
             }
             Self::NotBeside => {
-                "which service: does not allow: it is in no network of this container (Docker, podman), nor in network.services \
-                 of the node's file; internal:HOST:PORT allows other private addresses"
+                "in no network that Docker or podman made for this container, nor in network.services of the node's file: service: \
+                 allows only those, internal:HOST:PORT other private addresses"
             }
-            Self::NotNode => "which is not the node's, and node: allows no other address",
+            Self::NotNode => "which is no address of the node, and node: allows no other",
             Self::Node => {
                 "an address of the node or of a gateway: allow it as node:HOST:PORT if that is intended"
             }

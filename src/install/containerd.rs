@@ -74,7 +74,7 @@ pub fn register(text: &str, binary: &Path) -> Registration {
         return no("it says neither version = 2 nor 3: docs/kubernetes.md says what to put there");
     };
     if HANDLERS.iter().any(|name| has_handler(&table, name)) {
-        return no("it has handlers of that name that somebody else wrote");
+        return no("it has handlers of that name that agentbox did not write");
     }
     let block = handlers(usual, binary, CgroupManager::of(&table));
     if version == 3

@@ -188,7 +188,7 @@ impl Installation<'_> {
         };
         if is_foreign {
             let words = format!(
-                "keep the runtime agentbox in {DOCKER_CONFIG} as it is: somebody else wrote it"
+                "keep the runtime agentbox in {DOCKER_CONFIG} as it is: agentbox did not write it"
             );
             self.plan.notes.push(words);
             return Ok(());
@@ -245,7 +245,7 @@ impl Installation<'_> {
                 self.back_up(CONTAINERD_CONFIG, file)?
             }
             Some(_) if !self.record.has(kind) => {
-                self.note(&format!("containerd: somebody else wrote {path}"));
+                self.note(&format!("containerd: agentbox did not write {path}"));
                 return Ok(());
             }
             _ => {}
@@ -278,7 +278,7 @@ impl Installation<'_> {
         if before.is_some() && !self.record.has(kind) {
             self.plan
                 .notes
-                .push(format!("keep {path} as it is: somebody else wrote it"));
+                .push(format!("keep {path} as it is: agentbox did not write it"));
             return Ok(false);
         }
         self.record.add(kind, path);

@@ -41,7 +41,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A step of which nobody hears.
+    /// A step that is not reported.
     pub fn none() -> Self {
         Self {
             what: None,

@@ -107,9 +107,9 @@ pub struct SourceFacts {
     pub ino: u64,
     /// Its type.
     pub kind: FileKind,
-    /// Owned by root, with one hard link, and writable by nobody else.
+    /// Owned by root, with one hard link, and writable only by root.
     pub trusted: bool,
-    /// Owned by root, and writable by nobody else.
+    /// Owned by root, and writable only by root.
     pub roots: bool,
     /// Its owner, and how its ids can be mapped.
     #[serde(default)]

@@ -65,8 +65,8 @@ fn opened(secrets: &[NodeSecret], rules: &EgressRules, before: &EgressRules) -> 
         let mut hosts = hosts(std::slice::from_ref(secret)).into_iter();
         let (host, port) = hosts.find_map(|host| opened(&host).map(|port| (host, port)))?;
         Some(format!(
-            "secret {} belongs into requests to {host}, and network.allow opens port {port} of it whatever is said there, so that \
-             nobody would see them: allow requests alone, such as 'POST https://{host}/**'",
+            "secret {} is for requests to {host}, but network.allow opens port {port} as a whole, and agentbox \
+             reads only requests of request rules: allow requests alone, such as 'POST https://{host}/**'",
             secret.name
         ))
     })
@@ -230,7 +230,10 @@ mod tests {
         assert_eq!(seen, [1, 0, 0, 0]);
         for whole in ["a.test", "a.test:8443", "*.test:80", "*"] {
             let error = planned(model, &[whole, "POST https://a.test/v1/**"]).unwrap_err();
-            assert!(error.contains("nobody would see them"), "{whole}: {error}");
+            assert!(
+                error.contains("reads only requests of request rules"),
+                "{whole}: {error}"
+            );
         }
         assert_eq!(
             planned(model, &["b.test:80", "POST https://a.test/v1/**"]),

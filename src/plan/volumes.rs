@@ -218,7 +218,7 @@ impl SortedMounts {
     }
 
     /// Leaves out a mount that is refused. A kubelet mounts a token in every container, and podman a directory of its own,
-    /// for which nobody asked; whatever else is at those places is a request.
+    /// that no caller requested; whatever else is at those places is a request.
     pub(super) fn leave_out(
         &mut self,
         (mount, facts): (&Mount, &SourceFacts),

@@ -216,8 +216,8 @@ impl fmt::Display for Warning {
 
 fn not_seen(secret: &str, host: &str) -> String {
     format!(
-        "secret {secret} is not used: network.allow opens {host} whole, and nobody reads requests to it; name those that are \
-         meant, such as POST https://{host}/**"
+        "secret {secret} is not used: network.allow opens {host} as a whole, so its requests are not read; allow requests \
+         alone, such as POST https://{host}/**"
     )
 }
 

@@ -1,6 +1,6 @@
 //! PURE. Which mount is the workspace.
 //!
-//! A config.json does not say who chose its working directory: the caller, or the image, which perhaps nobody has read.
+//! A config.json does not say who chose its working directory: the caller, or the image, which the caller may not have read.
 //! So the working directory decides only if no other mount is likely. If no mount holds it, the caller's only bind mount is
 //! the workspace.
 

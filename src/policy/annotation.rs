@@ -26,7 +26,7 @@ pub const PREFIX: &str = "dev.agentbox.";
 /// A key with this word in it must be one of ours.
 const OURS: &str = "agentbox";
 
-/// The longest value in bytes. Nobody writes a value near this size.
+/// The longest value in bytes. No real value is near this size.
 const LONGEST: usize = 64 << 10;
 
 /// The requests in one container's annotations.

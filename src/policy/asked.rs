@@ -15,7 +15,7 @@ use super::{
 };
 use crate::text::{distance, nearest, shown};
 
-/// The longest value in bytes. Nobody writes a value near this size.
+/// The longest value in bytes. No real value is near this size.
 const LONGEST: usize = 64 << 10;
 
 /// All options of `wrap` that change the policy. Empty for a container of an engine.

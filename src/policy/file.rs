@@ -12,7 +12,7 @@ use super::table::PolicyFile;
 use super::{BUILTIN, Origin, Policy, PolicyError, PolicyName, builtin};
 use crate::text::{ValueError, few, nearest, printable, shown, shown_within};
 
-/// The longest file in bytes. Nobody writes a file near this size.
+/// The longest file in bytes. No real file is near this size.
 const LONGEST: usize = 64 << 10;
 
 /// The most bases in a row. More would hide what a policy says.

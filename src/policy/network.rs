@@ -75,10 +75,10 @@ fn refused(
         RuleTarget::Any => Some("it names every host".to_owned()),
         RuleTarget::Below(domain) => whose(domain).map(|whose| match whose {
             Strangers::Registrars => {
-                format!("anybody can register a name below {domain} (the public suffix list)")
+                format!("every internet user can register a name below {domain} (the public suffix list)")
             }
             Strangers::Customers => format!(
-                "anybody can publish below {domain} (the public suffix list, or policies/publishers.toml): name the hosts that are meant"
+                "every internet user can publish below {domain} (the public suffix list, or policies/publishers.toml): list single hosts"
             ),
             Strangers::Anywhere => {
                 format!("a name below {domain} leads to whatever address it says itself")

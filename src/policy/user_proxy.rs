@@ -19,7 +19,7 @@ use crate::text::{ValueError, string_form};
 /// The variables that name the proxy. As with curl, the first that is set counts.
 pub const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
-/// The most exceptions, and the longest value of a variable. Nobody has as many.
+/// The most exceptions, and the longest value of a variable. No real node has as many.
 const MOST: usize = 1024;
 const LONGEST: usize = 64 << 10;
 

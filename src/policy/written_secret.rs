@@ -45,7 +45,7 @@ pub(super) struct WrittenSecret {
     preset: Option<String>,
     #[serde(default)]
     name: Option<SecretName>,
-    /// Only in records, never in a file that somebody writes.
+    /// Only in records, never in a policy file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     of_user: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -232,7 +232,7 @@ fn connections(out: &mut String, status: &NetworkStatus) {
     for one in &status.inbound.connections {
         let from = one
             .from
-            .map_or_else(|| "somebody".to_owned(), |from| from.to_string());
+            .map_or_else(|| "an unknown address".to_owned(), |from| from.to_string());
         let _ = writeln!(
             out,
             "open now: {from} to port {}  since {}  {} sent  {} received",

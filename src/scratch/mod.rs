@@ -1,4 +1,4 @@
-//! What a container writes and nobody keeps: the disk for it, and overlays over what must stay as it is.
+//! What a container writes and loses at its end: the disk for it, and overlays over what must stay as it is.
 //!
 //! | File | Does |
 //! |---|---|

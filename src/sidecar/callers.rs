@@ -23,8 +23,8 @@ impl Callers {
     pub fn refuse_proof(self, shown: Option<&OwnedFd>) -> Option<String> {
         let shown = shown.and_then(|shown| NamespaceId::of(shown.as_fd()).ok());
         (shown != Some(self.pid_namespace)).then(|| {
-            "somebody asks who does not show that it is in the node's pid namespace: a container with the node's network, or \
-             another program than agentbox"
+            "the caller did not prove that it is in the node's pid namespace: it is in a container with the node's network, or \
+             no agentbox"
                 .to_owned()
         })
     }

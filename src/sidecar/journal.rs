@@ -115,7 +115,7 @@ impl Journal {
         is_recorded
     }
 
-    /// Reserves room on the disk, so that lines which wait can be written whoever fills it. `false`: it is full. Some file
+    /// Reserves room on the disk, so that lines which wait can be written even if others fill it. `false`: it is full. Some file
     /// systems cannot; there the next line that is lost ends all such actions.
     fn reserve(&self, bytes: u64) -> bool {
         match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.length, bytes) {

@@ -192,7 +192,7 @@ impl ProgramProcess {
 
     /// Kills it and its group, whose number is not reused before it is reaped.
     fn end(mut self) -> Result<ExitStatus, OutputError> {
-        // Nobody is in the group any more, or nobody else.
+        // The group is empty, or has no other process.
         let _killed = kill_process_group(self.group, Signal::KILL);
         match wait(&self.pidfd, None, ENDS_WITHIN)? {
             true => Ok(self.child.wait()?),

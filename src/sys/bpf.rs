@@ -118,7 +118,7 @@ pub fn load_device_program(program: &DeviceProgram) -> io::Result<OwnedFd> {
     };
     // SAFETY: the fields are those of the kernel's struct, in its order and without padding. `instructions` is the start of
     // `count` values of `repr(C)` with the fields of `struct bpf_insn`, `license` ends in zero, and both outlive the call,
-    // which only reads them. A new descriptor comes back, close-on-exec, that nobody else owns.
+    // which only reads them. A new descriptor comes back, close-on-exec, that nothing else owns.
     unsafe { bpf(PROG_LOAD, &mut attribute).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
 
@@ -176,7 +176,7 @@ pub fn device_programs(cgroup: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
             flags: 0,
         };
         // SAFETY: three integers as the kernel's struct has them, and no pointer; a new descriptor comes back, close-on-exec,
-        // that nobody else owns.
+        // that nothing else owns.
         match unsafe { bpf(PROG_GET_FD_BY_ID, &mut attribute).map(|fd| OwnedFd::from_raw_fd(fd)) } {
             Ok(program) => programs.push(program),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -19,7 +19,7 @@ pub fn writes_by(place: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if rc < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just made this descriptor, and nothing else has it.
     let group = unsafe { OwnedFd::from_raw_fd(rc) };
     // By its name in /proc: the call accepts no O_PATH descriptor.
     let path = CString::new(format!("/proc/self/fd/{}", place.as_raw_fd()))?;

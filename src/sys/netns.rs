@@ -56,7 +56,7 @@ pub fn current() -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the kernel just made this descriptor for us (close-on-exec, see `open_related_ns`
-    // in fs/nsfs.c), so nobody else owns it.
+    // in fs/nsfs.c), so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -83,7 +83,7 @@ unsafe fn clone(birth: Birth<'_>) -> io::Result<Option<Child>> {
     let Some(pid) = (unsafe { clone3(&mut args) })? else {
         return Ok(None);
     };
-    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nobody else owns it.
+    // SAFETY: CLONE_PIDFD made this descriptor for us (close-on-exec); nothing else owns it.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
     Ok(Some(Child { pid, pidfd }))
 }
@@ -285,7 +285,7 @@ pub fn group_ids() -> io::Result<[u32; 3]> {
 
 /// Marks every descriptor from `first` on as close-on-exec.
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
-    // SAFETY: close_range(2) takes three integers; with this flag it closes nothing that somebody may own.
+    // SAFETY: close_range(2) takes three integers; with this flag it closes nothing that other code owns.
     done(unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -301,7 +301,7 @@ pub fn close_on_exec_from(first: u32) -> io::Result<()> {
 pub fn keep_only<const N: usize>(kept: [BorrowedFd<'_>; N]) -> io::Result<()> {
     let first = libc::c_int::try_from(N).map_err(io::Error::other)?;
     // SAFETY: calls with integers alone, in a forked child: the copies are above all targets, so neither is overwritten
-    // before it is used, and by this function's contract nobody uses what is closed.
+    // before it is used, and by this function's contract no code uses what is closed.
     unsafe {
         let copies = kept.map(|fd| libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first));
         for (target, copy) in (0..).zip(copies) {
@@ -360,7 +360,7 @@ pub(super) fn close_range(first: RawFd, last: RawFd) -> io::Result<()> {
     if last < first {
         return Ok(());
     }
-    // SAFETY: close_range(2) takes three integers. By the callers' contract nobody uses what is closed.
+    // SAFETY: close_range(2) takes three integers. By the callers' contract no code uses what is closed.
     done(unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) })
 }
 
@@ -375,7 +375,7 @@ pub fn forget_arguments() -> io::Result<()> {
             return Err(io::ErrorKind::InvalidData.into());
         }
         // SAFETY: these bounds are the kernel's for the strings that it put on this process's stack at execve(2), which stay
-        // writable; one thread, and by this function's contract nobody reads them from here on.
+        // writable; one thread, and by this function's contract no code reads them from here on.
         unsafe { std::ptr::write_bytes(start as *mut u8, 0, end - start) };
     }
     Ok(())

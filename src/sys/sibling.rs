@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(found.pid.as_raw_pid(), sleeper.id().cast_signed());
         pidfd_send_signal(&found.pidfd, Signal::KILL).unwrap();
         assert!(!sleeper.wait().unwrap().success());
-        // Nobody has it any more.
+        // No process has it any more.
         assert!(number.child().is_err());
     }
 }

@@ -136,7 +136,7 @@ impl Layout {
     }
 
     /// Mounts each file that decides about runs on itself, so that the command cannot write, replace or move it. A new
-    /// settings file from the command does not count, because nobody trusts it.
+    /// settings file from the command does not count, because no user has trusted it.
     pub fn close_settings(&mut self, included: &[PathBuf]) {
         let file = self.workspace.join(PROJECT_FILE);
         if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {

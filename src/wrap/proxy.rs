@@ -235,7 +235,7 @@ mod tests {
         assert!(!found(".mise.ci.toml", "[tools]\nnode = \"22\""));
         assert!(!found(".env", "HTTP_PROXY=x\nA=1\n"));
         assert!(!found(".env.example", "HTTPS_PROXY=x\n"));
-        // It would block whoever reads it: it counts as one that names it.
+        // Reading it would block: it counts as one that names it.
         let pipe = dir.join(".env.pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
         assert!(

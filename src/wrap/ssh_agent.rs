@@ -352,7 +352,7 @@ fn is_agents_own(directory: &Path, temporaries: &[PathBuf]) -> bool {
         && workspace::is_of_agents(directory, temporaries)
 }
 
-/// Connects as the user: agents answer nobody else.
+/// Connects as the user: an agent answers no other.
 fn connect(agent: &OwnedFd, person: &Person) -> io::Result<UnixStream> {
     let is_user =
         unprivileged::inside().is_some() || person.uid == rustix::process::geteuid().as_raw();

@@ -93,13 +93,13 @@ fn k_9_a_container_that_is_not_in_the_index_is_still_found() {
             r#"
             netns net1
             ab --policy standard run --detach --bundle {one} crowd-one
-            # As an older version leaves it, or somebody who tidies up.
+            # As an older version leaves it, or a user who tidies up.
             rm -r /run/agentbox/namespaces
             ab --policy standard create --bundle {one} crowd-two
             shared crowd-two
             ab delete --force crowd-two
             ab delete --force crowd-one
-            # What is stale disturbs nobody.
+            # Stale entries disturb no other container.
             ab --policy standard run --detach --bundle {one} crowd-three
             rm -r /run/agentbox/index/*-crowd-three
             ab --policy standard run --detach --bundle {one} crowd-four

@@ -25,7 +25,7 @@ fn into(out: impl Into<Stdio>, arguments: &[&str]) -> Output {
 }
 
 /// The write end of a pipe without a reader.
-fn nobody_reads() -> OwnedFd {
+fn closed_pipe() -> OwnedFd {
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     drop(reader);
     writer
@@ -54,7 +54,7 @@ const VERBS: [(&[&str], i32); 12] = [
 fn u_all_1_output_into_a_closed_pipe_ends_quietly() {
     for (arguments, status) in VERBS {
         for round in 0..3 {
-            let out = into(nobody_reads(), arguments);
+            let out = into(closed_pipe(), arguments);
             let said = String::from_utf8_lossy(&out.stderr);
             assert_eq!(
                 (out.status.code(), said.as_ref()),
@@ -69,7 +69,7 @@ fn u_all_1_output_into_a_closed_pipe_ends_quietly() {
 fn u_all_1_a_closed_standard_error_is_ignored() {
     let mut command = agentbox();
     command.args(["--log", "/dev/null", "state", "nobody-of-this-name"]);
-    command.stdout(Stdio::null()).stderr(nobody_reads());
+    command.stdout(Stdio::null()).stderr(closed_pipe());
     assert_eq!(command.status().unwrap().code(), Some(1));
 }
 
@@ -191,7 +191,7 @@ fn u_c6_the_version_has_runcs_format_and_the_commit_is_the_clones() {
         && clone.join(".git").exists()
     {
         assert_eq!(build_script::commit(clone).0.as_deref(), Some(git.trim()));
-        // Of a clone that is somebody else's, git tells nothing.
+        // Of another user's clone, git tells nothing.
         let date = build_script::date(clone, git.trim());
         assert!(date.is_none_or(|date| date.starts_with("20")));
     }

@@ -111,7 +111,7 @@ print(oct(os.stat(\"hard\").st_mode), os.stat(\"hard\").st_mtime)'); tar cf t.ta
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn landlock_home_and_tmpdir_go_with_the_run_and_are_nobody_elses() {
+fn landlock_home_and_tmpdir_are_private_and_end_with_the_run() {
     let place = Place::new();
     let other = std::env::temp_dir().join(format!("agentbox-wrap-other-{}", std::process::id()));
     std::fs::create_dir(&other).unwrap();

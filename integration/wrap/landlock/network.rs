@@ -260,7 +260,7 @@ print('ended', ended)
 /// N55. Containers of a pod share the loopback interface, and so do all users of a machine.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn landlock_the_proxy_serves_the_commands_sockets_and_nobody_elses() {
+fn landlock_the_proxy_serves_only_the_commands_sockets() {
     let docker = Docker::connect();
     let two = two(&docker);
     let network = format!("container:{}", two.job.inspect("{{.Id}}"));

@@ -348,7 +348,7 @@ mod tests {
     fn only_a_well_formed_binding_is_passed_on() {
         let parts: [&[u8]; 3] = [b"host", SESSION, b"signature"];
         assert_eq!(decided(&binding(&parts, &[0])), AgentDecision::Bind);
-        // Nobody forwards the agent from inside.
+        // No client forwards the agent from inside.
         let forwarded = decided(&binding(&parts, &[1]));
         assert_eq!(forwarded, denied(DeniedRequest::Forward));
         let empty: [&[u8]; 3] = [b"host", b"", b"signature"];

@@ -505,7 +505,7 @@ fn k_8_a_termination_message_is_writable_at_any_path_of_the_pods_choice() {
 /// An ordinary pod has no denials: its kubelet mounts a token, and its engine a writable host name file. What a caller
 /// mounts at these places is a request.
 #[test]
-fn only_mounts_that_an_engine_makes_by_itself_are_requested_by_nobody() {
+fn only_mounts_that_an_engine_makes_by_itself_are_no_request() {
     let token = format!("{VOLUMES}/kubernetes.io~projected/kube-api-access-x7k2p");
     let of_every_engine = |case: Case, source: &str| {
         let case = case.bind(source, crate::engines::kubelet::TOKEN_MOUNT);

@@ -152,7 +152,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.allow", "*.com"),
             "RuleNotAllowed",
-            "annotation dev.agentbox.network.allow: network.allow may not have *.com: anybody can register a name below com (the public suffix list); allow.open-egress of the node's file permits it",
+            "annotation dev.agentbox.network.allow: network.allow may not have *.com: every internet user can register a name below com (the public suffix list); allow.open-egress of the node's file permits it",
         ),
         (
             case().flag("unconfined").field("network.mode", "none"),

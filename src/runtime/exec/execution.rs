@@ -44,7 +44,7 @@ pub(super) struct Execution<'a> {
     by: Option<Actor>,
     /// The child that sends the filter's listener to its agent.
     listener_child: Option<ListenerChild>,
-    /// The line to the sidecar, by which it learns of a process whose end nobody here waits for.
+    /// The line to the sidecar, by which it learns of a process that this program does not wait for.
     line: Option<OwnedFd>,
     report: ReportFile,
 }

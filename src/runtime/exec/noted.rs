@@ -48,7 +48,7 @@ impl NotedProcess {
         }]);
     }
 
-    /// Hands it to the container's sidecar, which writes the line of its end: whoever reaps it is an engine. What fails costs that line.
+    /// Hands it to the container's sidecar, which writes the line of its end: the engine reaps it. What fails costs that line.
     pub(super) fn entrust(&self, pid: i32, line: &OwnedFd) {
         let ended = Event {
             pid: Some(pid),

@@ -349,7 +349,7 @@ impl Directory {
         }
     }
 
-    /// Reads its files. What is misnamed is left out: it concerns nobody who named something else.
+    /// Reads its files. What is misnamed is left out: other names stay usable.
     fn read(
         &self,
         misnamed: fn(&str) -> Option<PolicyError>,

@@ -29,7 +29,7 @@ use crate::runtime::state::record::Record;
 const SEARCHED: Duration = Duration::from_secs(20);
 
 /// Moves aside what was planted in the mounts of a container whose processes are gone, and says so. Returns the same for its
-/// log: engines show nobody what a deletion prints.
+/// log: engines do not show what a deletion prints.
 pub fn set_aside(record: &Record) -> Vec<Event> {
     let Some(decided) = &record.decided else {
         return Vec::new();

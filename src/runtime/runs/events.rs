@@ -378,7 +378,7 @@ pub fn decided(host: &HostName, port: u16, approved: Option<ApprovalTerm>) -> Ev
 /// Who runs this verb, according to the kernel and sudo.
 pub fn who() -> String {
     let mut words = format!("uid {}", rustix::process::getuid().as_raw());
-    // The user who logged in, whatever they have become since; the largest number means nobody.
+    // The user who logged in, whatever they have become since; the largest number means no user.
     let login = procfs::text("/proc/self/loginuid").unwrap_or_default();
     if let Ok(login) = login.trim().parse::<u32>()
         && login != u32::MAX

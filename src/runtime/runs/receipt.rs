@@ -62,8 +62,8 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     let own = rustix::process::geteuid().as_raw();
     if !stat.is_file() || stat.uid() != own || stat.mode() & 0o077 != 0 {
         return Err(refuse(format!(
-            "it signs receipts, so that it must be a file of user {own} that nobody else reads (mode 0600); its owner is {} and its \
-             mode {:o}: if others have read it, remove it and make another with `agentbox key`",
+            "it signs receipts, so it must belong to user {own} with mode 0600; its owner is {} and its mode {:o}: if other users \
+             have read it, remove it and make another with `agentbox key`",
             stat.uid(),
             stat.mode() & 0o7777
         )));

@@ -135,8 +135,8 @@ impl Secrets {
         match secrets.find(|secret| is_open(secret)) {
             None => Ok(()),
             Some(secret) => Err(format!(
-                "its host gets the secret {}, and nobody would see whether that comes back in a WebSocket: its [[secret]] permits \
-                 it by WEBSOCKET among its requests",
+                "its host gets the secret {}, and agentbox does not read a WebSocket's answers, which may contain it: WEBSOCKET among the \
+                 requests of its [[secret]] permits that",
                 secret.name
             )),
         }

@@ -46,7 +46,7 @@ pub(super) enum RequestCost {
     Signature,
 }
 
-/// When the agent is asked for the next signature. An agent that asks its user, or waits for a touch, serves nobody else
+/// When the agent is asked for the next signature. An agent that asks its user, or waits for a touch, serves no other client
 /// meanwhile, and refusals would follow one another as fast as the user clicks. Keys that sign without a question are
 /// told apart: they neither wait nor end the pause of others.
 #[derive(Debug, Default)]

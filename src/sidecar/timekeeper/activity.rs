@@ -274,7 +274,7 @@ mod tests {
             (count(201, 0, 0), true),
             (count(0, 1, 0), true),
             (count(0, 0, 1), true),
-            // Unreadable: nobody gets time by it.
+            // Unreadable: it gives no time.
             (ActivityCount::default(), false),
         ] {
             let mut watch = begun;

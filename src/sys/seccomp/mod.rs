@@ -26,7 +26,7 @@ pub fn load(program: &FilterProgram, flags: u64) -> io::Result<Option<OwnedFd>> 
         // SECCOMP_FILTER_FLAG_TSYNC without TSYNC_ESRCH returns the id of a thread that could not follow.
         _ => return Err(io::ErrorKind::ResourceBusy.into()),
     };
-    // SAFETY: with NEW_LISTENER a result that is not negative is a new descriptor, which nobody else owns yet.
+    // SAFETY: with NEW_LISTENER a result that is not negative is a new descriptor, which nothing else owns yet.
     Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 

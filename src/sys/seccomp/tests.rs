@@ -46,7 +46,7 @@ fn in_child(child: impl Fn(libc::c_int)) -> ChildEnd {
     // SAFETY: pipe2 writes two descriptors into an array of two.
     let rc = unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) };
     assert_eq!(rc, 0);
-    // SAFETY: nobody else owns the descriptors that pipe2 has just made.
+    // SAFETY: nothing else owns the descriptors that pipe2 has just made.
     let (mut reader, writer) = unsafe {
         (
             std::fs::File::from_raw_fd(pipe[0]),

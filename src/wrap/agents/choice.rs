@@ -35,7 +35,7 @@ pub enum AgentDoubt {
         "a sandbox could have written the variables of {0:?}; `agentbox trust` on it lets them count"
     )]
     Variables(PathBuf),
-    /// Nobody knows before the start which file is executed.
+    /// It is unknown before the start which file is executed.
     #[error("it is not known which file {0:?} leads to")]
     Unknown(String),
     /// The policy shows nothing but the workspace.
@@ -96,7 +96,7 @@ mod tests {
             decide(None, "claude", written()),
             AgentChoice::Doubt("claude".to_owned(), written().unwrap())
         );
-        // Whoever names it means it.
+        // A user who names it means it.
         assert_eq!(
             decide(Some("claude"), "claude", written()),
             by(AgentOrigin::Option)
@@ -105,7 +105,7 @@ mod tests {
             decide(Some("claude"), "sh", written()),
             by(AgentOrigin::Option)
         );
-        // And whoever wants none has none.
+        // A user who wants none has none.
         assert_eq!(decide(Some("none"), "claude", None), AgentChoice::None);
         assert_eq!(decide(None, "sh", written()), AgentChoice::None);
     }

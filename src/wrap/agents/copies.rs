@@ -73,7 +73,7 @@ pub struct AgentCopies {
 impl AgentCopies {
     /// Those into this directory.
     pub fn of(own: OwnDir) -> Self {
-        // Nobody else writes the file; without it all is copied once more.
+        // No other program writes the file; without it all is copied once more.
         let text = std::fs::read(own.path().join(COPIED)).unwrap_or_default();
         Self {
             copied: serde_json::from_slice(&text).unwrap_or_default(),

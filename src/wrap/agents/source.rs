@@ -62,7 +62,7 @@ impl<'a> AgentSource<'a> {
         Ok(path.is_dir().then_some(Self { person, path }))
     }
 
-    /// A login; `None` where there is none. An error is a reason: nobody else may have chosen its content.
+    /// A login; `None` where there is none. An error if another user may have chosen its content.
     pub fn login(&self, name: &Path) -> Result<Option<AgentFile>, String> {
         let path = self.path.join(name);
         let refused = |why: &str| Err(format!("{path:?} {why}"));
@@ -254,7 +254,7 @@ fn credential(path: &Path, mode: u32, content: Option<&[u8]>) -> Option<&'static
         .or_else(|| is_key.then_some(never.keys.why.as_str()))
 }
 
-/// Opens a file or directory by no link, and waits for nobody, as for the other end of a pipe.
+/// Opens a file or directory by no link, and without waiting, as for the other end of a pipe.
 fn open(at: impl AsFd, path: &Path) -> Result<File, Errno> {
     let flags =
         OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;

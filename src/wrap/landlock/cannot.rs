@@ -15,39 +15,38 @@ pub const LANDLOCK_SCOPES_ABI: u32 = 6;
 /// What is weaker than with namespaces, one sentence each.
 pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     let mut all: Vec<String> = [
-        "other paths are refused rather than absent: stat(2) and inotify(7) still show that they exist",
+        "paths outside of the sandbox are refused rather than absent: stat(2) and inotify(7) still show that they exist",
         "a readable directory with hidden entries cannot be listed, and entries made in it later are refused",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
-        "there is no pid namespace: /proc is the node's, with names and command lines of other processes, and with files that are \
-         empty elsewhere, such as /proc/keys; kill -9 of wrap may leave some of the \
-         command's own, still behind the walls",
-        "the terminal is the caller's own, and no new pseudo-terminal can be made",
+        "there is no pid namespace: /proc shows other processes' names and command lines, and files such as /proc/keys; \
+         after kill -9 of wrap, processes of the command may go on, behind the walls",
+        "the command uses the caller's terminal, and can open no pseudo-terminal",
         "writes outside of the workspace are refused rather than discarded",
-        "a project's .agentbox.toml can be written like all else in the workspace: changed, it no longer counts until it is trusted again",
-        "what the user's own tools run later, such as git hooks and .vscode, can be written like all else in the workspace: look at it before you go on",
-        "no limit of memory, processors or processes holds",
-        "no UNIX socket can be made but in pairs, and no IPv6, UDP or server",
+        "the command can write the project's .agentbox.toml: a changed file has no effect until you trust it again",
+        "the command can write git hooks, .vscode and other files that your tools run later: review them before you go on",
+        "memory, processors and processes are not limited",
+        "the command can open no IPv6, UDP or listening socket, and UNIX sockets only in pairs",
     ]
     .map(str::to_owned)
     .into();
     all.push(
         match plan.network.mode {
             NetworkMode::Allowlist => {
-                "hosts are reached by name through the proxy of HTTPS_PROXY alone, never directly, nor is a server on the loopback; \
-                 others see the proxy's port on the loopback, and are reset there"
+                "only the proxy of HTTPS_PROXY reaches hosts, and no server on the loopback is reachable; \
+                 other users see the proxy's port on the loopback, and their connections are reset"
             }
             NetworkMode::Local => {
-                "nothing is reached, not even a server on the loopback; the proxy of HTTPS_PROXY says what would allow a host"
+                "no host is reachable, not even a server on the loopback; the proxy of HTTPS_PROXY names the missing rule"
             }
-            NetworkMode::None => "nothing is reached, not even the loopback",
+            NetworkMode::None => "no host is reachable, not even the loopback",
         }
         .to_owned(),
     );
     if !plan.network.connect.is_empty() {
         let ports: Vec<String> = plan.network.connect.keys().map(u16::to_string).collect();
         all.push(format!(
-            "but the ports {} of --connect are reached directly, over IPv4, at every address of this machine: without a line in the \
-             log, a budget, or a search for honey values",
+            "the ports {} of --connect are open directly, over IPv4, at every address of this machine: without log lines, \
+             budgets or a search for honey values",
             ports.join(", ")
         ));
     }
@@ -58,24 +57,24 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     }
     if plan.network.opens().is_some() {
         all.push(
-            "no file of the system's gets the certificate of the run's own authority: TLS that is opened is trusted by programs that read SSL_CERT_FILE and its kin"
+            "system files do not get the certificate of the run's authority: only programs that read SSL_CERT_FILE or similar variables trust opened TLS"
                 .to_owned(),
         );
     }
     if plan.time.is_some() {
         all.push(
-            "the time limit is kept by wrap alone: it ends with a wrap that is killed, and waits for one that is stopped"
+            "only wrap keeps the time limit: killing wrap ends it, and stopping wrap suspends it"
                 .to_owned(),
         );
     }
     if abi < LANDLOCK_SCOPES_ABI {
         all.push(format!(
-            "Landlock ABI {abi} does not hold signals back (ABI {LANDLOCK_SCOPES_ABI}, Linux 6.12, does): the command can end processes of the same user"
+            "Landlock ABI {abi} does not restrict signals (ABI {LANDLOCK_SCOPES_ABI}, Linux 6.12, does): the command can end processes of the same user"
         ));
     }
     if abi < DEVICE_REQUESTS {
         all.push(format!(
-            "Landlock ABI {abi} does not know requests to devices (ABI {DEVICE_REQUESTS}, Linux 6.10, does): the filter alone holds them"
+            "Landlock ABI {abi} does not restrict device requests (ABI {DEVICE_REQUESTS}, Linux 6.10, does): only the filter does"
         ));
     }
     all
@@ -95,18 +94,18 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
         .find(|(field, origin)| field.starts_with("limits.") && !Origin::is_builtins(origin));
     if let Some((field, origin)) = explicit {
         return Some(format!(
-            "{field} ({origin}) needs a cgroup, which is not made here"
+            "{field} ({origin}) needs a cgroup, which these walls do not have"
         ));
     }
     if plan.time.is_some_and(|time| time.idle.lifetime().is_some()) {
         return Some(
-            "time.idle (--idle-timeout) needs the processor time of a cgroup, which is not made here: use time.wall (--timeout)"
+            "time.idle (--idle-timeout) needs the processor time of a cgroup, which these walls do not have: use time.wall (--timeout)"
                 .to_owned(),
         );
     }
     if plan.network.learns() {
         return Some(
-            "report.learn = \"on\" needs a log that is kept, and there is none here: use \"off\""
+            "report.learn = \"on\" needs a log that is kept, which these walls do not have: use \"off\""
                 .to_owned(),
         );
     }
@@ -118,12 +117,12 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     }
     if plan.network.signing.is_some() {
         return Some(
-            "--ssh-agent (network.ssh-keys) needs a socket, and the command can open none here"
+            "--ssh-agent (network.ssh-keys) needs a UNIX socket, which these walls do not allow"
                 .to_owned(),
         );
     }
     if !plan.network.inbound.is_empty() {
-        return Some("network.inbound and --publish need a network namespace of the command's own: it can make no server here".to_owned());
+        return Some("network.inbound and --publish need a network namespace, which these walls do not have: the command can open no server".to_owned());
     }
     let elsewhere = plan
         .network
@@ -135,13 +134,13 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
         });
     if let Some((port, host)) = elsewhere {
         return Some(format!(
-            "--connect {host}:{port} needs a network namespace of the command's own: allow the host with --allow, which programs reach by \
+            "--connect {host}:{port} needs a network namespace, which these walls do not have: allow the host with --allow, for programs that use \
              the proxy variables"
         ));
     }
     if let Some(audit) = &plan.report.audit {
         return Some(format!(
-            "report.audit = \"{}\" needs a log that is kept, and there is none here: use \"off\"",
+            "report.audit = \"{}\" needs a log that is kept, which these walls do not have: use \"off\"",
             audit.policy
         ));
     }

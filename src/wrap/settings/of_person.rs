@@ -58,7 +58,7 @@ pub fn of_person(person: &Person) -> Result<Option<SettingsSource>> {
 /// A file of the user's own settings.
 struct UserFile {
     text: String,
-    /// Whether nobody else can read it.
+    /// Whether no other user can read it.
     private: Result<(), String>,
     settings: Settings,
 }
