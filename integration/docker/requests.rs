@@ -101,7 +101,7 @@ fn clients_of_plain_http_reach_what_rules_for_requests_name_and_nothing_else() {
     let head = "GET http://[ HTTP/1.1\r\nHost: api.example.test\r\n\r\n";
     let got = said(&agent, true, head);
     assert!(got.starts_with("HTTP/1.1 400"), "{got}");
-    agent.counted("its head is none that can be read", 1);
+    agent.counted("the request's head is unreadable", 1);
     // Within TLS, with the host's own name, and once for each allowed request.
     assert!(arrived(&["sni", "api.example.test"]) > 0);
     assert_eq!(arrived(&["GET", "/repos/acme/app-x?q=1"]), 2);

@@ -172,7 +172,7 @@ fn a_reset_never_comes_without_a_line_in_the_log() {
         line.contains("\"verdict\":\"failed\"") && line.contains("nothing.example.test")
     });
     assert_eq!(failed.count(), 1, "{log}");
-    assert!(log.contains("wants to log in"), "{log}");
+    assert!(log.contains("offers no way without a login"), "{log}");
     // An allowed connection that failed is no denial.
     let denied = |line: &str| {
         line.contains("\"verdict\":\"denied\"") && line.contains("\"via\":\"transparent\"")

@@ -36,11 +36,14 @@ impl Tool {
 
     /// The tool for the engine that a log names.
     pub fn of(engine: Option<&str>) -> Self {
-        match engine {
-            Some(Self::WRAP) => Self::Wrap,
-            Some("docker" | "podman") => Self::Annotating,
-            Some("containerd k8s.io" | "cri-o") => Self::Pod,
-            Some(_) | None => Self::Engine,
+        let engine = engine.unwrap_or_default();
+        // containerd is followed by its namespace.
+        let (engine, namespace) = engine.split_once(' ').unwrap_or((engine, ""));
+        match (engine, namespace) {
+            (Self::WRAP, "") => Self::Wrap,
+            ("docker" | "podman", "") => Self::Annotating,
+            ("containerd", "k8s.io") | ("cri-o", "") => Self::Pod,
+            _ => Self::Engine,
         }
     }
 
@@ -129,10 +132,10 @@ const METADATA: &str = "a cloud gives its machine's credentials there";
 const NO_RULE: &str = "the log names no rule for it";
 const ADDRESS: &str = "an address or a pattern may be the node's own";
 const PRIVATE: &str = "it lies in a network of the node";
-const NO_DOT: &str = "a name without a dot is one of the node's network, where rules with internal: or service: lead";
+const NO_DOT: &str = "a name without a dot is a host of the node's network, which internal: and service: rules allow";
 const NOT_PUBLIC: &str = "the internet has no such name";
 const NODE: &str =
-    "it is the node itself, where only rules node:HOST:PORT lead, which the node's file permits";
+    "it is the node itself: only a rule node:HOST:PORT allows it, within the node file's ceiling";
 
 impl Advice {
     /// For a rule from a log. A container may have chosen its text.

@@ -189,7 +189,7 @@ impl Conversation<'_> {
                     say_fault(&self.line, why, AnswerState::Cannot).await;
                 } else if error.is_parse() {
                     // hyper has answered it already (400, or 431).
-                    let why = format!("its head is none that can be read: {error}");
+                    let why = format!("the request's head is unreadable: {error}");
                     let _said = self.line.say(&Question::Malformed(why), &[]).await;
                 }
             }

@@ -144,7 +144,7 @@ impl Wall {
         let (cause, why, missing_rule) = match rules.decide(host, port) {
             Decision::Allow(rule) if rule.reach.keeps(reach) => return,
             Decision::Allow(rule) => {
-                let why = format!("its rule {rule} leads to public addresses alone");
+                let why = format!("its rule {rule} allows only public addresses");
                 ("content-or-address", why, None)
             }
             Decision::Deny(denial) => {

@@ -90,7 +90,7 @@ async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result
             }
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),
             Err(_) => {
-                let why = "a greeting of SOCKS5 that is none";
+                let why = "this is no greeting of SOCKS5";
                 wall.note(ConnectionKind::Socks, "", None, MALFORMED, why);
                 return Err(());
             }
@@ -102,7 +102,7 @@ async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result
     };
     write_all(stream, &[VERSION, method]).await.map_err(drop)?;
     if !methods {
-        let why = "a client of SOCKS5 that wants to log in";
+        let why = "the SOCKS5 client offers no way without a login";
         wall.note(ConnectionKind::Socks, "", None, MALFORMED, why);
         return Err(());
     }
@@ -128,7 +128,7 @@ async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result
                     "",
                     None,
                     MALFORMED,
-                    "a request of SOCKS5 that is not served",
+                    "only CONNECT of SOCKS5 is supported, for a name or an address",
                 );
                 reply(stream, code).await;
                 return Err(());
