@@ -91,7 +91,7 @@ fn landlock_says_what_it_lacks_and_refuses_what_it_cannot_hold() {
         "refused rather than absent",
         "/dev/shm",
         "pid namespace",
-        "no limit",
+        "are not limited",
         "loopback",
         "terminal",
     ] {
