@@ -117,7 +117,7 @@ fn direct_a_cgroup_that_is_frozen_during_create_delays_it_only_for_a_time() {
             freezer.set(false);
             node.call(&["delete", "--force", &id]).ok();
         }
-        (!late).then_some((id, called.failed(), took))
+        (!late).then(|| (id, called.failed(), took))
     });
     let (id, said, took) = held_up.expect("20 containers were made before they were frozen");
     assert!(said.contains("30 s") || said.contains("frozen"), "{said}");
