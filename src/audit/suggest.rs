@@ -421,7 +421,7 @@ mod tests {
             ),
         ] {
             let of_engine = lines.clone().map(|mut line| {
-                line.context.engine = Some(engine.to_owned());
+                line.context.engine = Some(engine.into());
                 line
             });
             let text = suggested(&of_engine).text();

@@ -224,9 +224,9 @@ mod tests {
         assert_eq!(count("GET https://a.test/v1/x", at(599)), Ok(()));
         assert_eq!(uses.expire(at(599)), []);
         let why = count("GET https://a.test/v1/x", at(600)).unwrap_err();
-        let why = why.to_string();
-        assert!(why.contains("the secret short"), "{why}");
-        assert!(why.contains("expired at 1970-01-01T02:56:40Z"), "{why}");
+        let words = why.to_string();
+        assert!(words.contains("the secret short"), "{words}");
+        assert!(words.contains("expired at 1970-01-01T02:56:40Z"), "{words}");
         // A clock that is set back gives it no time.
         let back = ClockReading { unix: 0, ..at(600) };
         assert_eq!(count("GET https://a.test/v1/x", back), Err(why));

@@ -50,7 +50,7 @@ impl FromStr for SyscallName {
     type Err = ValueError;
 
     fn from_str(name: &str) -> Result<Self, ValueError> {
-        let allowed = match index(name).map(|index| (ROWS[index].1, u16::try_from(index))) {
+        let allowed = match index(name).map(|index| (ROWS[index].x86_64, u16::try_from(index))) {
             Some((number, Ok(index))) if number != NONE => return Ok(Self(index)),
             Some(_) => {
                 "a 64-bit system call: a policy refuses all 32-bit ones, and 64-bit ones have other names"
