@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::cli::{Exec, GlobalOptions};
-use crate::cmd::{exit_code, hint_at_sudo};
+use crate::cmd::exit::{exit_code, hint_at_sudo};
 use crate::runtime::exec;
 use crate::runtime::foreground::tty;
 use crate::runtime::foreground::wait::Foreground;

@@ -8,6 +8,7 @@ mod delete;
 mod doctor;
 mod events;
 mod exec;
+mod exit;
 mod explain;
 mod explain_syscalls;
 mod extend;
@@ -36,10 +37,8 @@ mod wrap;
 use std::process::ExitCode;
 
 use crate::cli::{self, Cli, Verb};
-use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files;
 use crate::runtime::state::store;
-use crate::runtime::unprivileged;
 use anyhow::{Result, bail};
 
 /// Runs the verb.
@@ -118,20 +117,4 @@ fn version() -> Result<()> {
     }
     text += &format!("spec: {}\n", features::SPEC_VERSION);
     out::text(&text).map(|_| ())
-}
-
-/// Says where a container may be that root does not find: a user's sandboxes are in the user's own records. Engines, which
-/// read what is printed, do not call through sudo.
-fn hint_at_sudo(error: &anyhow::Error) {
-    let unknown = matches!(error.downcast_ref(), Some(RuntimeError::Unknown(_)));
-    if unknown && std::env::var_os("SUDO_UID").is_some() && unprivileged::person().is_none() {
-        crate::log::complain(
-            "agentbox: a sandbox that `agentbox wrap` made without sudo is its user's: leave sudo out",
-        );
-    }
-}
-
-/// An exit status for a shell: 255 if it does not fit in a byte.
-fn exit_code(status: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX))
 }

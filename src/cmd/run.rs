@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::exit_code;
+use super::exit::exit_code;
 use crate::cli::{GlobalOptions, Run};
 use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::WrapParts;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use super::{hint_at_sudo, out};
+use super::exit::hint_at_sudo;
+use super::out;
 use crate::cli::{GlobalOptions, Verify};
 use crate::log;
 use crate::runtime::own_sandbox;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::{exit_code, explain, out};
+use super::exit::exit_code;
+use super::{explain, out};
 use crate::cli::{GlobalOptions, Walls, Wrap};
 use crate::log::progress;
 use crate::policy::PolicyError;

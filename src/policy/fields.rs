@@ -42,7 +42,7 @@ impl Fields {
             _ => None,
         };
         if let Some(name) = both {
-            return Err(Conflict::Syscall(name.clone()));
+            return Err(Conflict::Syscall(*name));
         }
         let files = &self.filesystem;
         let writes = (files.write.as_ref()).is_some_and(|list| !list.items.is_empty());

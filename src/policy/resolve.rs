@@ -356,7 +356,7 @@ impl Resolver<'_> {
         if let Some(name) = allowed.find(|name| policy.syscalls.deny.contains(name)) {
             return Err(PolicyError::AllowsDenied {
                 asked_by: origin(Field::SyscallsAllow),
-                name: name.clone(),
+                name: *name,
                 denied_by: (origins.get(&Field::SyscallsDeny).cloned()).unwrap_or(Origin::Default),
             });
         }

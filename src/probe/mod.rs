@@ -14,6 +14,8 @@ mod pairs;
 mod search;
 mod source;
 mod stat;
+#[cfg(test)]
+mod test_dir;
 mod volume;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -43,6 +45,8 @@ pub use image::{Image, image};
 pub use kernel::host;
 pub use pairs::SourcesByMount;
 pub use source::is_home;
+#[cfg(test)]
+pub(crate) use test_dir::TestDir;
 
 /// Why the bundle cannot be judged.
 #[derive(Debug, thiserror::Error)]
@@ -399,24 +403,4 @@ pub fn is_bind(mount: &Mount) -> bool {
 fn real_path(fd: BorrowedFd<'_>) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
-}
-
-/// A directory that is removed on drop.
-#[cfg(test)]
-pub(crate) struct TestDir(pub PathBuf);
-
-#[cfg(test)]
-impl TestDir {
-    pub(crate) fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-}
-
-#[cfg(test)]
-impl Drop for TestDir {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
 }

@@ -106,13 +106,23 @@ fn set(soft: u64, hard: Option<u64>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::process::fork_into;
 
-    /// Limits are a process's, so each test has one of its own.
-    fn in_a_child(work: impl FnOnce() -> bool) {
-        let child = fork_into(|| i32::from(!work())).unwrap();
-        let ended = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty());
-        assert_eq!(ended.unwrap().unwrap().1.exit_status(), Some(0));
+    /// Limits are a process's, so each test has one of its own: the test binary again, for this test.
+    fn in_a_child(test: &str, work: impl FnOnce() -> bool) {
+        const CHILD: &str = "AGENTBOX_TEST_OPEN_FILES";
+        if std::env::var_os(CHILD).is_some() {
+            assert!(work());
+            return;
+        }
+        let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let ended = command.args(["--exact", &name]).env(CHILD, "1").output();
+        let ended = ended.unwrap();
+        let said = String::from_utf8_lossy(&ended.stdout);
+        assert!(
+            ended.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
     }
 
     fn soft() -> u64 {
@@ -131,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_program_gets_the_limit_that_its_caller_had() {
-        in_a_child(|| {
+        in_a_child("a_program_gets_the_limit_that_its_caller_had", || {
             set(100, Some(600)).unwrap();
             let raised = raise() == 600 && raise() == 600 && soft() == 600;
             let shown = of_a_program() == 100 && soft() == 600;
@@ -146,7 +156,7 @@ mod tests {
             soft,
             hard: Some(hard),
         };
-        in_a_child(|| {
+        in_a_child("limits_of_a_programs_own_count", || {
             set(100, Some(600)).unwrap();
             raise();
             limit_programs(50, 500).unwrap();
@@ -162,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_is_not_raised_stays() {
-        in_a_child(|| {
+        in_a_child("a_limit_that_is_not_raised_stays", || {
             set(600, Some(600)).unwrap();
             let raised = raise();
             give_back(Some(OpenFilesLimit {

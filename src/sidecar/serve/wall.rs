@@ -284,7 +284,7 @@ impl Wall {
     }
 
     fn expire_rules(&self, now: ClockReading) {
-        // Whoever holds the rules has asked for them in this moment.
+        // A caller that holds the rules has got them at this moment.
         let Ok(mut rules) = self.rules.try_borrow_mut() else {
             return;
         };

@@ -1,0 +1,20 @@
+//! Directories of unit tests.
+
+use std::path::PathBuf;
+
+/// A directory that is removed on drop.
+pub struct TestDir(pub PathBuf);
+
+impl TestDir {
+    pub fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("agentbox-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+}
+
+impl Drop for TestDir {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
