@@ -237,7 +237,7 @@ impl From<TlsRefusal> for ContentRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::EgressRule;
+    use crate::rules::{EgressRule, Expiry};
 
     /// LANGUAGE.md: an error has at most 160 characters. The two longest name two cures.
     #[test]
@@ -286,6 +286,97 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    /// The phrases of the page's first columns. `...` and words in capitals stand for anything.
+    fn phrases() -> Vec<Vec<String>> {
+        let page = include_str!("../../docs/denials.md");
+        let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
+        let cells = cells.filter_map(|line| line.split(" | ").next());
+        let quoted = cells.flat_map(|cell| cell.split('`').step_by(2));
+        let is_any = |word: &str| {
+            word == "..." || word.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
+        };
+        let parts = |phrase: &str| {
+            let mut parts = vec![String::new()];
+            for word in phrase.split(' ') {
+                let last = parts.last_mut().unwrap();
+                match is_any(word) {
+                    true => parts.push(String::new()),
+                    false if last.is_empty() => word.clone_into(last),
+                    false => *last += &format!(" {word}"),
+                }
+            }
+            parts.retain(|part| !part.is_empty());
+            parts
+        };
+        quoted.map(parts).filter(|parts| !parts.is_empty()).collect()
+    }
+
+    fn is_on_page(text: &str) -> bool {
+        phrases().iter().any(|parts| {
+            let mut rest = text;
+            parts.iter().all(|part| {
+                let found = rest.find(part.as_str());
+                found.is_some_and(|at| {
+                    rest = &rest[at + part.len()..];
+                    true
+                })
+            })
+        })
+    }
+
+    #[test]
+    fn the_page_of_denials_is_found_by_the_words_of_each() {
+        let rule: EgressRule = "example.test".parse().unwrap();
+        let network = rule.connection().unwrap().clone();
+        let secret = |why| WithheldSecret {
+            name: "model".to_owned(),
+            why,
+        };
+        let end = Expiry::at("2030-01-02T03:04:05Z".parse().unwrap());
+        let date = end.date();
+        let expired = ExpiredRule { rule, end };
+        let texts = [
+            Denial::NotListed.to_string(),
+            Denial::Port([80, 8080].into()).to_string(),
+            Denial::DeniedBy(network).to_string(),
+            Denial::Metadata.to_string(),
+            Denial::OnlyRequests.to_string(),
+            Denial::Expired(Box::new(expired)).to_string(),
+            format!("the name leads to 10.0.0.1, {}", AddressRefusal::Private),
+            AskRefusal::TimedOut(60).to_string(),
+            AskRefusal::Expired(60, date).to_string(),
+            AskRefusal::Refused.to_string(),
+            AskRefusal::TooMany(32).to_string(),
+            OverBudget::Connections(1).to_string(),
+            OverBudget::Rate(1).to_string(),
+            OverBudget::Upload(1).to_string(),
+            OverBudget::Hosts(1).to_string(),
+            OverBudget::CoolDown(1).to_string(),
+            secret(WithheldWhy::UsedUp(3)).to_string(),
+            secret(WithheldWhy::Expired(end)).to_string(),
+            ContentRefusal::CutGreeting.to_string(),
+            ContentRefusal::SlowGreeting.to_string(),
+            ContentRefusal::SlowRequest.to_string(),
+            ContentRefusal::PlainOnHttps.to_string(),
+            "the honey value a was on its way out".to_owned(),
+            "a request for a on a connection to b".to_owned(),
+        ];
+        let constants = [
+            REQUEST_NOT_LISTED,
+            REVOKED,
+            LOCAL,
+            OWN,
+            DATAGRAM,
+            BUSY,
+            CLOSED_ADDRESS,
+            HONEY,
+        ];
+        for text in texts.into_iter().chain(constants.map(str::to_owned)) {
+            assert!(is_on_page(&text), "docs/denials.md has no words of: {text}");
+        }
+        assert!(!is_on_page("a sentence that no wall says"));
     }
 
     #[test]
