@@ -100,6 +100,26 @@ fn wrap_u_a7_nothing_is_said_of_nothing_and_a_file_has_all() {
     assert!(nowhere.code != 0 && nowhere.stdout.is_empty(), "{nowhere}");
 }
 
+/// A debugger that fails is told of the option at the end, which lets it work.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_says_at_the_end_which_option_lets_a_debugger_work() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    // PTRACE_TRACEME of the C library, by Python: 0.
+    let script = "python3 -c 'import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))'";
+    let seen = wrap(&scratch, &[], script);
+    let line = "agentbox: denied: system calls of debuggers: ptrace; --set syscalls.profile=debug allows them";
+    assert_eq!(said(&seen), [line], "{seen}");
+    assert_eq!(seen.stdout.trim(), "-1", "{seen}");
+    let debug = ["--set", "syscalls.profile=debug"];
+    let seen = wrap(&scratch, &debug, script);
+    assert!(
+        said(&seen).is_empty() && seen.stdout.trim() == "0",
+        "{seen}"
+    );
+}
+
 /// Endless denials give only a few lines.
 #[test]
 #[ignore = "needs the rig: hack/test"]

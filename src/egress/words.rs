@@ -294,9 +294,8 @@ mod tests {
         let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
         let cells = cells.filter_map(|line| line.split(" | ").next());
         let quoted = cells.flat_map(|cell| cell.split('`').step_by(2));
-        let is_any = |word: &str| {
-            word == "..." || word.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
-        };
+        let is_any =
+            |word: &str| word == "..." || word.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
         let parts = |phrase: &str| {
             let mut parts = vec![String::new()];
             for word in phrase.split(' ') {
@@ -310,7 +309,10 @@ mod tests {
             parts.retain(|part| !part.is_empty());
             parts
         };
-        quoted.map(parts).filter(|parts| !parts.is_empty()).collect()
+        quoted
+            .map(parts)
+            .filter(|parts| !parts.is_empty())
+            .collect()
     }
 
     fn is_on_page(text: &str) -> bool {

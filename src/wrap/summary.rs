@@ -1,8 +1,9 @@
-//! Lists denied hosts once the command has ended: an agent may describe a denial in its own words, or not at all.
+//! Lists denied hosts, and denied system calls of debuggers, once the command has ended: an agent may describe a denial in its own words, or not at all.
 //!
 //! The source is the sidecar's log, whose size is bounded, so endless denials make no longer summary. Files are
 //! missing: a path that is not visible is absent, and no log counts attempts to open it.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,7 +14,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use super::wanted::WrapRequest;
 use super::{WrapRefusal, planted};
 use crate::audit::{EventDetail, Log, LogLine, Verdict, WallName, quota, words};
-use crate::policy::{Advice, Field, Tool};
+use crate::policy::{Advice, Field, SyscallProfile, Tool};
 use crate::sys::procfs;
 
 /// Lines at a terminal.
@@ -37,6 +38,8 @@ struct DeniedHost {
 #[derive(Debug, Default)]
 pub struct DeniedSummary {
     refused: Vec<DeniedHost>,
+    /// Denied system calls that an option allows, with their number. Programs try others and go on without.
+    calls: BTreeMap<String, u64>,
     /// Denials without a line in the log.
     left_out: u64,
 }
@@ -106,6 +109,13 @@ impl DeniedSummary {
             }
             EventDetail::Connection { host, port, .. } => (host, *port),
             EventDetail::Name { host, .. } => (host, None),
+            EventDetail::Syscall { name, .. } => {
+                if SyscallProfile::Debug.adds().contains(&name.as_str()) {
+                    let count = self.calls.entry(plain(name, TextKind::Words)).or_default();
+                    *count = count.saturating_add(event.times());
+                }
+                return;
+            }
             _ => return,
         };
         if (event.wall, event.verdict) != (WallName::Network, Verdict::Denied) {
@@ -153,6 +163,7 @@ impl DeniedSummary {
                 "denied: and {more} more; --summary FILE writes all of them"
             ));
         }
+        lines.extend(self.calls_line().map(|line| format!("denied: {line}")));
         if self.left_out > 0 {
             lines.push(format!(
                 "denied: {} more times, too often for the log",
@@ -162,16 +173,33 @@ impl DeniedSummary {
         lines
     }
 
+    /// The denied system calls, with the option that allows them.
+    fn calls_line(&self) -> Option<String> {
+        let names: Vec<String> = self
+            .calls
+            .iter()
+            .map(|(name, count)| format!("{name}{}", times(*count)))
+            .collect();
+        (!names.is_empty()).then(|| {
+            let (names, option) = (names.join(", "), Tool::Wrap.debugs());
+            format!("system calls of debuggers: {names}; {option} allows them")
+        })
+    }
+
     /// Writes all of it as Markdown, for a CI job's page.
     pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
         let mut text = String::from("### agentbox\n\n");
-        match self.refused.is_empty() {
+        match self.refused.is_empty() && self.calls.is_empty() {
             true => text.push_str("Nothing was denied.\n"),
             false => {
                 text.push_str("| Refused | Times | What to do |\n| --- | --- | --- |\n");
                 for r in &self.refused {
                     let (endpoint, count) = (r.endpoint(), r.count);
                     text.push_str(&format!("| `{endpoint}` | {count} | {} |\n", r.remedy()));
+                }
+                for (name, count) in &self.calls {
+                    let option = Tool::Wrap.debugs();
+                    text.push_str(&format!("| `{name}` | {count} | {option} allows it |\n"));
                 }
             }
         }
@@ -207,11 +235,16 @@ impl DeniedHost {
     }
 
     fn line(&self) -> String {
-        let times = match self.count {
-            1 => String::new(),
-            count => format!(" x{count}"),
-        };
+        let times = times(self.count);
         format!("{}{times}; {}", self.endpoint(), self.remedy())
+    }
+}
+
+/// How often, if more than once.
+fn times(count: u64) -> String {
+    match count {
+        1 => String::new(),
+        count => format!(" x{count}"),
     }
 }
 
@@ -292,6 +325,29 @@ mod tests {
     fn of(event: Event) -> LogLine {
         let line = Chain::default().render("x", &Context::default(), &event);
         serde_json::from_slice(&line).unwrap()
+    }
+
+    #[test]
+    fn denied_calls_of_debuggers_are_said_with_their_option_and_others_are_not() {
+        let call = |name: &str, count| {
+            let what = EventDetail::Syscall {
+                name: name.into(),
+                call: format!("{name}()").into(),
+                errno: "EPERM".into(),
+            };
+            of(Event {
+                count,
+                ..Event::new(WallName::Syscalls, Verdict::Denied, what)
+            })
+        };
+        let log = [
+            call("ptrace", Some(3)),
+            call("process_vm_readv", None),
+            call("mount", None),
+        ];
+        let summary = DeniedSummary::of(&log);
+        let line = "denied: system calls of debuggers: process_vm_readv, ptrace x3; --set syscalls.profile=debug allows them";
+        assert_eq!(summary.lines(), [line]);
     }
 
     /// NEWCOMER 1.4: the first denial says what to type, whatever its reason.
