@@ -226,7 +226,7 @@ pub struct LogLine {
     pub seq: u64,
     /// When the line was written, in UTC (RFC 3339).
     #[cfg_attr(test, schemars(extend("format" = "date-time")))]
-    pub time: String,
+    pub time: PlainText,
     /// Whose it is.
     #[serde(flatten)]
     pub context: Context,

@@ -165,7 +165,7 @@ mod tests {
         LogLine {
             schema: SCHEMA.to_owned(),
             seq: 1,
-            time: "2026-01-02T03:04:05.678Z".to_owned(),
+            time: "2026-01-02T03:04:05.678Z".into(),
             context: Context {
                 container: container.into(),
                 ..Context::default()

@@ -539,7 +539,7 @@ fn a_flood_of_denied_hosts_does_not_hide_a_call_or_a_limit() {
 fn a_denial_is_listed_with_its_times() {
     let lines = parsed(&[refused("a.test", 443), refused("a.test", 443)]);
     let mut lines = lines;
-    lines[1].time = "2026-01-02T03:14:05.678Z".to_owned();
+    lines[1].time = "2026-01-02T03:14:05.678Z".into();
     let lines: Vec<&LogLine> = lines.iter().collect();
     let text = report::text(&report::RunHeader::default(), &lines);
     let wanted = "(from 2026-01-02T03:04:05Z to 2026-01-02T03:14:05Z)";

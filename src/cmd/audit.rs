@@ -359,7 +359,10 @@ impl LineFilter {
         let wall = self.wall.as_deref();
         wall.is_none_or(|wall| wall == line.event.wall.as_str())
             && (self.verdicts.is_empty() || self.verdicts.contains(&line.event.verdict))
-            && self.since.as_ref().is_none_or(|since| line.time >= *since)
+            && self
+                .since
+                .as_ref()
+                .is_none_or(|since| line.time.as_str() >= since.as_str())
     }
 
     fn among<'a>(&self, logs: &'a Logs) -> Vec<&'a LogLine> {

@@ -15,6 +15,8 @@ pub enum MountReason {
     Engine,
     /// It is the workspace.
     Workspace,
+    /// It is on `wrap`'s list of what programs need of the node.
+    Programs,
     /// It is a home directory. The container can write only a workspace in it.
     Home,
     /// It is an agent's own, with its settings, history and login; what it is for.
@@ -49,6 +51,7 @@ impl fmt::Display for MountReason {
         match self {
             Self::Engine => f.write_str("the engine's"),
             Self::Workspace => f.write_str("the workspace"),
+            Self::Programs => f.write_str("the node's, for programs to run"),
             Self::Home => f.write_str(
                 "a whole home directory: at most the working directory in it is written, where that is the workspace's and does not begin \
                  with a dot",

@@ -128,7 +128,7 @@ impl SortedMounts {
             self.cache(rules, wrapped, mount, facts);
             return Ok(());
         }
-        let mut why = "the node's, for programs to run";
+        let mut why = MountReason::Programs;
         if !wrapped.is_system(rules.never, destination, facts) {
             if let Some(refused) = refusal(rules.never, rules.meant, destination, facts) {
                 return self.left_out(wrapped, mount, refused);
@@ -140,12 +140,13 @@ impl SortedMounts {
                     format!("it cannot be searched for sockets and credentials as a whole: {rest}");
                 return self.left_out(wrapped, mount, rest);
             }
-            why = match wrapped.asked.contains(destination) {
+            let words = match wrapped.asked.contains(destination) {
                 true => "named by --read",
                 false => "the node's, judged like an engine's mount",
             };
+            why = words.to_owned().into();
         }
-        self.keep_bind(mount, facts, BindAccess::ReadOnly, why.to_owned());
+        self.keep_bind(mount, facts, BindAccess::ReadOnly, why);
         let seen = wrapped.seen(destination, facts);
         self.mask_inside(rules.never, destination, &seen);
         self.warn_of_rest(destination, facts, warnings);

@@ -120,14 +120,16 @@ impl Tool {
     }
 }
 
-/// A rule as a shell takes it: quoted if it has a space or an asterisk. No offered rule has a quote in it.
-pub fn typed(rule: &str) -> String {
-    match rule.contains([' ', '*']) {
-        true => format!("'{rule}'"),
-        false => rule.to_owned(),
+/// A text as a shell takes it: quoted unless it has only characters that no shell looks at. A workload may have chosen it.
+pub fn typed(text: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"@%+=:,./_-".contains(&b);
+    match text.bytes().all(is_plain) && !text.is_empty() {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
+const IN_LIST: &str = "a list of rules cannot have a comma or a quote in a path";
 const METADATA: &str = "a cloud gives its machine's credentials there";
 const NO_RULE: &str = "the log names no rule for it";
 const ADDRESS: &str = "an address or a pattern may be the node's own";
@@ -150,6 +152,10 @@ impl Advice {
     pub fn of_rule(rule: &EgressRule) -> Self {
         let (target, reach) = match rule {
             EgressRule::Connection(rule) => (&rule.target, rule.reach),
+            // A comma in a path would begin another rule of the list.
+            EgressRule::Request(rule) if rule.to_string().contains([',', '\'']) => {
+                return Self::Deliberate(IN_LIST);
+            }
             // A request rule names single requests or calls.
             EgressRule::Request(rule) => (&rule.target, HostReach::Public),
         };
@@ -209,6 +215,34 @@ fn is_number(label: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a hint gives to paste is one word for a shell and one rule of a list, whoever chose the rule.
+    #[test]
+    fn a_pasted_hint_is_one_word_and_one_rule() {
+        let hostile = "GET https://a.test/x'$(sh$IFS/w/run)'";
+        assert_eq!(
+            typed(hostile),
+            r"'GET https://a.test/x'\''$(sh$IFS/w/run)'\'''"
+        );
+        for text in [
+            "a b", "a;b", "$(x)", "`x`", "a&b", "~", "[::1]:80", "", "a\nb", "*.a.test",
+        ] {
+            let said = typed(text);
+            assert!(said.starts_with('\'') && said.ends_with('\''), "{said}");
+        }
+        let plain = "dev.agentbox.network.allow=+,a.test:80";
+        assert_eq!(typed(plain), plain);
+        for rule in [hostile, "GET https://a.test/x,evil.test:443"] {
+            let parsed: EgressRule = rule.parse().unwrap();
+            assert_eq!(
+                Advice::of_rule(&parsed),
+                Advice::Deliberate(IN_LIST),
+                "{rule}"
+            );
+            assert_eq!(Advice::of(rule), Advice::Deliberate(IN_LIST), "{rule}");
+        }
+        assert_eq!(Advice::of("GET https://a.test/x"), Advice::Offer);
+    }
 
     /// Finding 9 of the honesty review: hints and the agent's own text named the way to a metadata service.
     #[test]

@@ -380,7 +380,7 @@ fn a_screen_has_what_is_particular_and_all_has_everything() {
         mounts.push(PlannedMount {
             destination: place,
             kind: MountKind::Bind(bind),
-            why: "the node's".to_owned().into(),
+            why: crate::plan::MountReason::Programs,
         });
     }
     decided.origins = [
@@ -410,7 +410,7 @@ fn a_screen_has_what_is_particular_and_all_has_everything() {
         explained(explain::PageLength::All),
     );
     assert!(
-        screen.contains("read-only, as on the node: 6 of /etc"),
+        screen.contains("read-only, for programs to run: 6 of /etc"),
         "{screen}"
     );
     assert!(all.contains("/etc/f  read-only, from /etc/f"), "{all}");
@@ -419,4 +419,49 @@ fn a_screen_has_what_is_particular_and_all_has_everything() {
         assert!(text.contains("network.mode: option --allow"), "{text}");
         assert_eq!(text.contains("--all prints"), !is_there, "{text}");
     }
+}
+
+/// A namespace of the node's or of another container is on the screen too.
+#[test]
+fn a_screen_names_shared_namespaces() {
+    let explained = |change: fn(&mut Plan)| {
+        let mut decided = decided(&parse(engine()), "");
+        decided.plan.devices.clear();
+        change(&mut decided.plan);
+        let subject = explain::ExplainedContainer {
+            landlock: None,
+            left: TimeLeft::default(),
+            now: None,
+            settings: Vec::new(),
+            name: "x".to_owned(),
+            identity: None,
+            chosen_by: "--policy".to_owned(),
+            decided: Some(decided),
+            filter: None,
+        };
+        explain::text(&subject, explain::PageLength::Screen).contains("  namespaces: ")
+    };
+    fn own(plan: &mut Plan) {
+        plan.namespaces = [
+            NamespaceType::Pid,
+            NamespaceType::Ipc,
+            NamespaceType::Uts,
+            NamespaceType::Mount,
+            NamespaceType::Cgroup,
+        ]
+        .map(PlannedNamespace::new)
+        .into();
+    }
+    assert!(!explained(own));
+    assert!(explained(|plan| {
+        own(plan);
+        plan.namespaces
+            .retain(|one| one.isolates != NamespaceType::Pid);
+    }));
+    assert!(explained(|plan| {
+        own(plan);
+        for one in &mut plan.namespaces {
+            one.path = Some("/proc/1/ns/pid".into());
+        }
+    }));
 }

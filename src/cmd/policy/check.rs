@@ -79,7 +79,7 @@ fn of_container(id: &str, question: &Question) -> Result<(bool, String)> {
     };
     let (allowed, mut text) = question.verdict(&plan.network);
     let missing = question.missing(&plan.network).filter(|_| !allowed);
-    if let Some(rule) = missing {
+    if let Some(rule) = missing.filter(|rule| Advice::of_rule(rule) == Advice::Offer) {
         let tool = identity::tool(&record);
         text += &format!(
             "\nas {}: {}",

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::page::{Page, path, paths, size};
 use crate::plan::{
-    EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase, MappedIds, PlannedMount,
-    ScratchStorage,
+    EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase, MappedIds, MountReason,
+    PlannedMount, ScratchStorage,
 };
 use crate::policy::RootAccess;
 use crate::scratch::ext4::EmptyImage;
@@ -80,8 +80,8 @@ fn mounts(page: &mut Page, mounts: &[PlannedMount]) {
     // The kernel's file systems are the same in every container, but a tmpfs of the engine is another writable place.
     let shown = mounts.iter().filter(|m| !m.is_the_kernels());
     let is_plain = |m: &&PlannedMount| {
-        let same = m.bind().is_some() && m.source() == m.destination && !m.is_writable();
-        same && !page.is_whole()
+        let same = m.source() == m.destination && !m.is_writable();
+        m.why == MountReason::Programs && same && !page.is_whole()
     };
     let (plain, other): (Vec<_>, Vec<_>) = shown.partition(is_plain);
     let (plain, first) = match plain.len() > SHOWN_MOUNTS {
@@ -93,7 +93,7 @@ fn mounts(page: &mut Page, mounts: &[PlannedMount]) {
     }
     if !plain.is_empty() {
         let names = page.list(plain.iter().map(|m| m.destination.as_path()), &["/etc"]);
-        page.item(format_args!("read-only, as on the node: {names}"));
+        page.item(format_args!("read-only, for programs to run: {names}"));
     }
 }
 

@@ -62,6 +62,9 @@ pub struct LandlockPath {
     pub access: String,
     /// The reason.
     pub why: String,
+    /// Whether it is on `wrap`'s list of what programs need.
+    #[serde(skip)]
+    pub is_listed: bool,
 }
 
 impl LandlockWalls {
@@ -141,9 +144,11 @@ const FEW_PATHS: usize = 2;
 fn alike(walls: &LandlockWalls) -> Vec<Vec<&LandlockPath>> {
     let mut groups: Vec<Vec<&LandlockPath>> = Vec::new();
     for opened in &walls.opened {
+        // Paths that can be written, or were named, are never folded.
         let same = |group: &&mut Vec<&LandlockPath>| {
             let first = group.first();
-            first.is_some_and(|one| one.access == opened.access && one.why == opened.why)
+            let alike = |one: &&&LandlockPath| one.is_listed && one.access == opened.access;
+            opened.is_listed && first.is_some_and(|one| alike(&one))
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(opened),

@@ -2,7 +2,7 @@
 
 use super::page::{Page, paths};
 use crate::plan::process::core_words;
-use crate::plan::{MappedIds, Plan};
+use crate::plan::{MappedIds, NamespaceType, Plan};
 use crate::policy::Switch;
 use crate::text::escape;
 
@@ -49,9 +49,25 @@ pub(super) fn privileges(page: &mut Page, plan: &Plan) {
         false => given.join(" "),
     };
     page.item(format_args!("capabilities: {given}"));
-    if page.is_whole() || !plan.devices.is_empty() {
+    if page.is_whole() || !plan.devices.is_empty() || shares(plan) {
         namespaces_and_devices(page, plan);
     }
+}
+
+/// Whether one of the namespaces that each container has of its own is another's or the node's. The network has a wall of its own.
+fn shares(plan: &Plan) -> bool {
+    let own = [
+        NamespaceType::Pid,
+        NamespaceType::Ipc,
+        NamespaceType::Uts,
+        NamespaceType::Mount,
+        NamespaceType::Cgroup,
+    ];
+    let is_own = |kind: &NamespaceType| {
+        let mut all = plan.namespaces.iter();
+        all.any(|one| one.isolates == *kind && one.path.is_none())
+    };
+    !own.iter().all(is_own)
 }
 
 fn namespaces_and_devices(page: &mut Page, plan: &Plan) {

@@ -251,7 +251,7 @@ fn verified_of(logs: &[Log]) -> Option<VerifyOutcome> {
             not_tried,
             report,
         } => Some(VerifyOutcome {
-            time: line.time.clone(),
+            time: line.time.to_string(),
             result,
             held,
             not_held,
@@ -292,7 +292,7 @@ fn times(logs: &[Log]) -> Times {
     let lines = || logs.iter().flat_map(|log| &log.lines);
     let first = |wanted: LifeState| {
         let is_it = |line: &&audit::LogLine| matches!(&line.event.what, EventDetail::Container { state, .. } if *state == wanted);
-        lines().find(is_it).map(|line| line.time.clone())
+        lines().find(is_it).map(|line| line.time.to_string())
     };
     Times {
         created: first(LifeState::Created),

@@ -7,7 +7,7 @@ use super::place::{OWN_VARIABLES, RunTempDir};
 use super::rules::{self, LandlockAccess, LandlockRule};
 use super::{abi, cannot, capabilities, decide_in, filter, streams};
 use crate::cli::GlobalOptions;
-use crate::plan::{DecidedPlan, Plan};
+use crate::plan::{DecidedPlan, MountReason, Plan};
 use crate::render::explain::{LandlockPath, LandlockWalls};
 use crate::runtime::network::reading::no_user_secrets;
 use crate::wrap::person::Person;
@@ -48,6 +48,7 @@ fn opened(rule: LandlockRule) -> LandlockPath {
     LandlockPath {
         path: rule.path,
         access: in_words(rule.access).to_owned(),
+        is_listed: !rule.access.writes() && rule.why == MountReason::Programs.to_string(),
         why: rule.why,
     }
 }

@@ -52,8 +52,9 @@ pub fn is_first_time(person: &Person, notice: &str) -> bool {
     };
     let dir = places::notices(person, &home);
     let path = dir.join(notice);
-    let is_new = path.symlink_metadata().is_err();
-    if is_new && let Err(error) = OwnDir::at(dir).put(person, &path, b"") {
+    let own = OwnDir::at(dir);
+    let is_new = own.check(person).is_err() || path.symlink_metadata().is_err();
+    if is_new && let Err(error) = own.put(person, &path, b"") {
         log::debug!("keep that the notice {notice:?} was seen: {error:#}");
     }
     is_new
