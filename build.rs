@@ -26,12 +26,10 @@ fn main() {
         return;
     }
     let root = env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    // What a start runs, in front of the rest; and no tables to unwind by.
-    for script in ["hot", "no-unwind"] {
-        let script = Path::new(&root).join(format!("hack/{script}.ld"));
-        println!("cargo::rerun-if-changed={}", script.display());
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
-    }
+    // What a start runs, in front of the rest.
+    let hot = Path::new(&root).join("hack/hot.ld");
+    println!("cargo::rerun-if-changed={}", hot.display());
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", hot.display());
     let (commit, read) = commit(Path::new(&root));
     // Files that are not there would make cargo run this every time.
     for file in read.iter().filter(|file| file.exists()) {
