@@ -217,7 +217,10 @@ fn a_container_that_tries_nothing_was_refused_nothing() {
     );
     let text = agentbox(&["audit", &id]);
     assert!(text.contains("denied: nothing"), "{text}");
-    assert!(text.contains("capabilities that engines always request"), "{text}");
+    assert!(
+        text.contains("capabilities that engines always request"),
+        "{text}"
+    );
     // The control.
     let asking = docker.start(
         &[runtime(), "--cap-add=SYS_ADMIN", IMAGE],

@@ -13,6 +13,7 @@ use crate::plan::{
     BindAccess, BindMount, BundleFacts, DecidedPlan, FileKind, HostFacts, MappedIds, MountKind,
     Plan, PlannedMount, ProgramMode, SourceIdentity, Tmpfs, plan,
 };
+use crate::plan::{NamespaceType, PlannedNamespace};
 use crate::policy::{Asker, NodeConfig, Selection, Sources, resolve};
 
 fn places() -> SpecPaths {
