@@ -59,8 +59,8 @@ fn direct_many_mounts_raise_no_limit_of_what_a_container_runs() {
         ),
         (
             "more",
-            json!([{"type": "RLIMIT_NOFILE", "soft": 2000, "hard": 8000}]),
-            ["2000", "8000"],
+            json!([{"type": "RLIMIT_NOFILE", "soft": 2000, "hard": 4096}]),
+            ["2000", "4096"],
         ),
     ] {
         let id = format!("files-{name}-{}", std::process::id());

@@ -327,7 +327,7 @@ fn wrap_connect_by_landlock_opens_the_port_of_this_machine_alone() {
         .ok();
     assert!(
         dry.contains(&format!(
-            "the ports {port} of --connect are reached directly"
+            "the ports {port} of --connect are open directly"
         )),
         "{dry}"
     );

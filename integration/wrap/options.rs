@@ -371,7 +371,7 @@ fn wrap_commands_of_the_page_about_it_work() {
         let seen = person.run(&words).ok();
         let said = match words[0] {
             "trust" => "trusted, until the file changes",
-            _ if line.contains("--dry-run") => "strict",
+            _ if line.contains("--dry-run") => "policy 'mine'",
             _ => "did\n",
         };
         assert!(seen.contains(said), "{line}: {seen}");

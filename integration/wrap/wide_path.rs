@@ -11,7 +11,7 @@ const DIRECTORIES: u32 = 1_200;
 /// Lines of a shell: so many directories on PATH, each with a program, and the limits of an ordinary login.
 fn wide() -> String {
     format!(
-        "ulimit -Sn 1024; ulimit -Hn 65536; for n in $(seq {DIRECTORIES}); do mkdir -p ~/wide/$n; PATH=$PATH:$HOME/wide/$n; done; \
+        "ulimit -Sn 1024; ulimit -Hn 15000; for n in $(seq {DIRECTORIES}); do mkdir -p ~/wide/$n; PATH=$PATH:$HOME/wide/$n; done; \
          printf '#!/bin/sh\\necho last\\n' >~/wide/{DIRECTORIES}/of-the-last; chmod 755 ~/wide/{DIRECTORIES}/of-the-last; \
          cd ~/src/project;"
     )
@@ -38,13 +38,13 @@ fn a_long_path_starts_and_its_command_has_the_callers_limit_of_files() {
     // The control: without walls.
     let bare = person.tries(&format!("{} bash -c '{SEEN}'", wide()));
     let bare = words(&bare);
-    assert_eq!([&bare[..2], &bare[5..]].concat(), ["1024", "65536", "last"]);
-    let all = ["1024", "65536", "files", "1024", "65536", "last"];
+    assert_eq!([&bare[..2], &bare[5..]].concat(), ["1024", "15000", "last"]);
+    let all = ["1024", "15000", "files", "1024", "15000", "last"];
     assert_eq!(words(&by_user(&person, "", "--walls namespaces")), all);
     let by_rules = words(&by_user(&person, "", "--walls landlock"));
     assert_eq!(
         [&by_rules[..2], &by_rules[5..]].concat(),
-        ["1024", "65536", "last"]
+        ["1024", "15000", "last"]
     );
     // Root, with the same home.
     let root = crate::command::run_for(

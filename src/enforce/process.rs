@@ -54,7 +54,7 @@ pub fn open_files(spec: &Spec) -> Option<OpenFilesLimit> {
 }
 
 /// Lowers the limits of descriptors from those of the set-up to the program's. The set-up's descriptors are closed.
-pub(super) fn limit_open_files(spec: &Spec) -> Result<(), EnforceError> {
+pub fn limit_open_files(spec: &Spec) -> Result<(), EnforceError> {
     let limited = open_files::give_back(open_files(spec));
     limited.map_err(EnforceError::step("set the limit of descriptors"))
 }

@@ -16,6 +16,7 @@ use super::sub_cgroup::SubCgroup;
 use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::EnforceError;
 use crate::enforce::executor::WallExecutor;
+use crate::enforce::process::limit_open_files;
 use crate::enforce::report::FailureReport;
 use crate::enforce::tenant::TenantProcess;
 use crate::runtime::child;
@@ -165,6 +166,8 @@ impl ProcessParts<'_> {
             .leave_caller(self.spec, executor)
             .map_err(words)?;
         child::settle(self.spec.process().as_ref(), self.born)?;
+        // It opens no mounts, and the container sees its limits once it is born (P08).
+        limit_open_files(self.spec).map_err(words)?;
         self.tenant.join(self.spec).map_err(words)?;
         // The process opens the container's /dev/ptmx, as root and through links, if it has a terminal.
         executor.close_ways_out().map_err(words)?;
