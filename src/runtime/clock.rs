@@ -177,9 +177,9 @@ pub fn ended(place: &ContainerPaths) -> Option<EndCause> {
     state(place)?.cause
 }
 
-/// The line of the log about that, if no timekeeper has written it: the disk was full, or an older version made them.
-pub fn unlogged(place: &ContainerPaths) -> Option<Event> {
-    let cause = ended(place)?;
+/// The line of the log about that, if no timekeeper has written it: the disk was full, or an older version made them. Asked
+/// when they have ended, so that none writes it later.
+pub fn unlogged(place: &ContainerPaths, cause: EndCause) -> Option<Event> {
     let log = std::fs::metadata(RunDir::of(place).file(audit::TIME));
     let is_logged = log.is_ok_and(|log| log.len() > 0);
     (!is_logged).then(|| timekeeper::event(cause))
@@ -255,16 +255,16 @@ pub fn enforce(place: &ContainerPaths, record: &Record) {
     {
         log::debug!("note the end: {error}");
     }
-    log_end(place, record, ended(place).unwrap_or(cause));
     log::warn!("the container is ended: {cause}");
     let killed = signal::kill_process(init).and_then(|()| {
         let container = status::load(place)?;
-        signal::kill_all(&container, rustix::process::Signal::KILL)?;
-        signal::wait_for_end_within(init, ENDS);
-        Ok(())
+        signal::kill_all(&container, rustix::process::Signal::KILL)
     });
-    if let Err(error) = killed {
-        log::warn!("end the container: {}", crate::log::chain(&error));
+    // The disk may hang: no kill waits for it.
+    log_end(place, record, ended(place).unwrap_or(cause));
+    match killed {
+        Ok(()) => signal::wait_for_end_within(init, ENDS),
+        Err(error) => log::warn!("end the container: {}", crate::log::chain(&error)),
     }
 }
 

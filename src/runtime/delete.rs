@@ -132,7 +132,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     let has_ended = ended.is_ok();
     note(ended);
     // Before they are ended: one that is left alone for a moment would note that.
-    let over = clock::unlogged(place);
+    let cause = clock::ended(place);
     // They end with the init process, and stay with one that could not be ended. They are in the sidecar's cgroup.
     if let Some(timekeeper) = remains.timekeeper.as_ref().filter(|_| has_ended) {
         note(timekeeper.end().map_err(RuntimeError::from));
@@ -150,7 +150,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         let controllers = record.and_then(|record| record.controllers.as_ref());
         let plan = record.and_then(Record::plan);
         let run = RunDir::of(place);
-        last.extend(over);
+        last.extend(cause.and_then(|cause| clock::unlogged(place, cause)));
         last.append(&mut events::limits(controllers, plan));
         run.end(place, record, last);
     }

@@ -153,6 +153,7 @@ impl Timekeeper {
                 Ok(Event::Ended) => {
                     // Without a pid namespace of its own, its other processes would have no limit from here on.
                     self.kill_members();
+                    self.log_after(phase);
                     return 0;
                 }
                 Ok(Event::OtherLost) => phase = self.lose_other(),
@@ -240,8 +241,8 @@ impl Timekeeper {
             Phase::Signalled(_) if !self.is_noted() && self.due(Phase::Running, idle) > now => {
                 Phase::Running
             }
+            // Without a look at the disk, which may hang: the line follows when the container has ended.
             Phase::Signalled(_) | Phase::Killed(_) => {
-                self.log();
                 self.kill();
                 Phase::Killed(now + AGAIN)
             }
@@ -271,8 +272,11 @@ impl Timekeeper {
             let _unnoted = note(&self.fds.clock, None);
             return Phase::Running;
         }
-        // Before the signal: what ends at once may be deleted at once.
-        self.log();
+        if self.lag.is_zero() {
+            // Before the signal: what ends at once may be deleted at once. The disk may stop this one; the second one
+            // kills without it.
+            self.log();
+        }
         let _ended = pidfd_send_signal(&self.fds.init, Signal::TERM);
         signalled
     }
@@ -284,12 +288,18 @@ impl Timekeeper {
         }
     }
 
+    /// The same after the container's end, if this one had a part in it.
+    fn log_after(&self, phase: Phase) {
+        if phase != Phase::Running {
+            self.log();
+        }
+    }
+
     /// The other timekeeper was killed.
     fn lose_other(&self) -> Phase {
         if !self.is_noted() {
             let _unnoted = note(&self.fds.clock, Some(EndCause::TimekeeperLost));
         }
-        self.log();
         self.kill();
         Phase::Killed(now(self.plan.sleep) + AGAIN)
     }
@@ -384,6 +394,55 @@ mod tests {
         assert_eq!(read(&over.fds.clock).unwrap().cause, Some(EndCause::Wall));
         assert!(logged(&over).contains("\"cause\":\"time.wall\""));
         assert!(!init.wait().unwrap().success());
+    }
+
+    /// A disk that hangs stops whoever writes to it, so no kill may follow a write but the first one's before SIGTERM.
+    #[test]
+    fn no_kill_waits_for_the_disk_of_the_log() {
+        let seconds = Duration::from_secs;
+        let sleeper = || Command::new("sleep").arg("60").spawn().unwrap();
+        // The second one, as the first one sits in its write.
+        let mut init = sleeper();
+        let second = Timekeeper {
+            lag: LAG,
+            ..timekeeper(&init, 5000)
+        };
+        note(&second.fds.clock, Some(EndCause::Wall)).unwrap();
+        let kills_at = Phase::Signalled(seconds(7));
+        assert_eq!(second.act(Phase::Running, None, seconds(6)), kills_at);
+        assert!(init.try_wait().unwrap().is_none(), "it has its grace");
+        let killed = second.act(kills_at, None, seconds(7));
+        assert_eq!(killed, Phase::Killed(seconds(8)));
+        assert!(!init.wait().unwrap().success());
+        assert_eq!(
+            second.act(killed, None, seconds(8)),
+            Phase::Killed(seconds(9))
+        );
+        assert_eq!(logged(&second), "", "it was killed before any write");
+        second.log_after(Phase::Running);
+        assert_eq!(logged(&second), "", "it had no part in it");
+        second.log_after(killed);
+        let line = logged(&second);
+        assert!(line.contains("\"cause\":\"time.wall\""), "{line}");
+        second.log_after(killed);
+        assert_eq!(logged(&second), line, "one line");
+        // The second one alone: the first one is stopped.
+        let mut init = sleeper();
+        let alone = Timekeeper {
+            lag: LAG,
+            ..timekeeper(&init, 5000)
+        };
+        assert_eq!(alone.act(Phase::Running, None, seconds(6)), kills_at);
+        assert!(!init.wait().unwrap().success());
+        assert_eq!(logged(&alone), "");
+        // The other one was killed.
+        let mut init = sleeper();
+        let left = timekeeper(&init, u64::MAX);
+        let killed = left.lose_other();
+        assert!(!init.wait().unwrap().success());
+        assert_eq!(logged(&left), "");
+        left.log_after(killed);
+        assert!(logged(&left).contains(EndCause::TimekeeperLost.field()));
     }
 
     fn logged(keeper: &Timekeeper) -> String {
