@@ -163,7 +163,10 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     }
     allow.extend(added.iter().cloned());
     let remove = parse(&asked.remove)?;
-    if !remove.is_subset(&allow) {
+    if !remove
+        .iter()
+        .all(|rule| allow.contains(rule) || has_ended(now, rule))
+    {
         return None;
     }
     allow.retain(|rule| !remove.contains(rule));
@@ -299,12 +302,27 @@ fn allowed(
     let nothing = BTreeMap::new();
     let spelled = |text: &str| catalogue::rules(&files.sources(&nothing, None), text);
     let mut rules = spelled(&list)?;
-    for rule in spelled(remove)? {
-        if !rules.remove(&rule) {
-            return Err(RulesError::NoRule(Box::new(rule)).into());
+    take_out(&mut rules, spelled(remove)?, now)?;
+    Ok(words(&rules))
+}
+
+/// Removes these rules. An error if one of them is none, and has not ended either.
+fn take_out(
+    rules: &mut BTreeSet<EgressRule>,
+    remove: BTreeSet<EgressRule>,
+    now: &EgressRules,
+) -> Result<(), RulesError> {
+    for rule in remove {
+        if !rules.remove(&rule) && !has_ended(now, &rule) {
+            return Err(RulesError::NoRule(Box::new(rule)));
         }
     }
-    Ok(words(&rules))
+    Ok(())
+}
+
+/// Whether a rule has ended by itself: who removes it then has what was asked for.
+fn has_ended(now: &EgressRules, rule: &EgressRule) -> bool {
+    now.ends.contains_key(rule) && !now.allow.contains(rule)
 }
 
 fn select(
@@ -383,7 +401,29 @@ fn words(rules: &BTreeSet<EgressRule>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::ClockReading;
     use crate::rules::samples::rules;
+
+    #[test]
+    fn removing_a_rule_that_has_just_ended_is_no_error_and_removes_the_others() {
+        let mut now = rules(&["b.test", "c.test"], &[]);
+        let end = Expiry::after(1, ClockReading::default()).unwrap();
+        now.ends.insert("a.test".parse().unwrap(), end);
+        let asked = |remove: &str| RuleChanges {
+            remove: Some(remove.to_owned()),
+            ..RuleChanges::default()
+        };
+        let left = |remove: &[&str]| {
+            let mut left = now.allow.clone();
+            take_out(&mut left, rules(remove, &[]).allow, &now).map(|()| left)
+        };
+        let narrowed = tightened(&asked("a.test, b.test"), &now).unwrap();
+        assert_eq!(narrowed.allow, rules(&["c.test"], &[]).allow);
+        assert_eq!(left(&["a.test", "b.test"]).unwrap(), narrowed.allow);
+        // A rule that never was is one.
+        assert_eq!(tightened(&asked("d.test, b.test"), &now), None);
+        assert!(left(&["d.test", "b.test"]).is_err());
+    }
 
     #[test]
     fn n_m4_tightening_needs_no_permission() {
