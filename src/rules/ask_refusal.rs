@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::EndDate;
 
+/// The word under which refusals by the end of an approval are counted.
+pub const APPROVAL_EXPIRED: &str = "approval-expired";
+
 /// Why a connection that waited is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -23,7 +26,7 @@ impl AskRefusal {
     pub fn kind(self) -> &'static str {
         match self {
             Self::TimedOut(_) => "not-approved-in-time",
-            Self::Expired(..) => "approval-expired",
+            Self::Expired(..) => APPROVAL_EXPIRED,
             Self::Refused => "denied-by-a-person",
             Self::TooMany(_) => "too-many-waiting",
         }

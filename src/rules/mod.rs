@@ -37,7 +37,7 @@ pub use ask::{
     ApprovalTerm, AskQueue, AskRules, ExpiredApproval, MOST_WAITING, NameVerdict, NetworkVerdict,
     PendingConnection, is_within,
 };
-pub use ask_refusal::AskRefusal;
+pub use ask_refusal::{APPROVAL_EXPIRED, AskRefusal};
 pub use connection::{HostReach, NetworkRule, RuleTarget};
 pub use decide::{Decision, Denial, EgressRules, RULE_EXPIRED, endpoint, proxy_port, rule_for};
 pub use ended::ExpiredRule;

@@ -367,7 +367,10 @@ impl Question {
         if let Some(asked) = self.request.as_ref().filter(|_| is_request) {
             let asked = asked.decisive(&network.rules);
             return match network.rules.decide_request(&asked.request) {
-                RequestDecision::NotListed => asked.rule().map(EgressRule::Request),
+                RequestDecision::NotListed => match network.rules.expired_request(&asked.request) {
+                    Some(expired) => Some(expired.rule),
+                    None => asked.rule().map(EgressRule::Request),
+                },
                 RequestDecision::Allow(_) | RequestDecision::DeniedBy(_) => None,
             };
         }
@@ -378,11 +381,13 @@ impl Question {
         match network.rules.decide(&self.host, self.port) {
             Decision::Allow(_)
             | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests | Denial::Metadata) => None,
-            Decision::Deny(Denial::NotListed | Denial::Port(_) | Denial::Expired(_)) => {
-                let rule: EgressRule = NetworkRule::allowing(target, self.port).into();
-                Advice::of_rule(&rule).may_be_named().then_some(rule)
+            // What has ended may have been less than the host.
+            Decision::Deny(Denial::Expired(expired)) => Some(expired.rule),
+            Decision::Deny(Denial::NotListed | Denial::Port(_)) => {
+                Some(NetworkRule::allowing(target, self.port).into())
             }
         }
+        .filter(|rule| Advice::of_rule(rule).may_be_named())
     }
 }
 
@@ -405,6 +410,30 @@ mod tests {
             host: host.parse().unwrap(),
             port,
             request: None,
+        }
+    }
+
+    #[test]
+    fn after_the_end_of_a_rule_that_rule_is_the_missing_one() {
+        let mut network = crate::plan::tests::sample().network;
+        network.mode = NetworkMode::Allowlist;
+        let end = crate::rules::Expiry::after(600, crate::rules::ClockReading::default()).unwrap();
+        network.rules = EgressRules::default();
+        for rule in ["GET https://r.test/**", "internal:db:5432"] {
+            network.rules.ends.insert(rule.parse().unwrap(), end);
+        }
+        for (host, port, missing) in [
+            ("r.test", 443, "GET https://r.test/**"),
+            ("db", 5432, "internal:db:5432"),
+            ("new.test", 443, "new.test"),
+        ] {
+            let rule = ask(host, port).missing(&network);
+            let rule = rule.map(|rule| rule.to_string());
+            // What reaches a private network is not offered, and never as a public name.
+            assert!(
+                rule.as_deref() == Some(missing) || rule.is_none() && host == "db",
+                "{host}: {rule:?}"
+            );
         }
     }
 

@@ -157,11 +157,7 @@ impl Wall {
             return false;
         }
         if let Some(request) = &live.request {
-            if self
-                .uses
-                .expired_for(&request.borrow(), clocks::read())
-                .is_some()
-            {
+            if self.ended_secret(&request.borrow()).is_some() {
                 return false;
             }
             return match rules.decide_request(&request.borrow()) {

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::live::AllowedConnection;
-use super::refusal::Refusal;
+use super::refusal::{AllowanceEnd, Refusal};
 use super::wall::Wall;
 use crate::audit::{Event, EventDetail, ExpiredItem, Verdict, WallName};
+use crate::egress::WithheldSecret;
+use crate::rules::request::Request;
 use crate::rules::{Decision, Denial, Expiry, Host, endpoint};
 use crate::sys::clocks;
 
@@ -66,30 +68,31 @@ impl Wall {
         all.map(|end| Duration::from_millis(end.left_ms(now))).min()
     }
 
+    /// The secret of this request that has ended by now.
+    pub fn ended_secret(&self, request: &Request) -> Option<WithheldSecret> {
+        self.uses.expired_for(request, clocks::read())
+    }
+
     /// Why a connection that was allowed is no longer.
     pub fn revoked(&self, live: &AllowedConnection) -> Refusal {
         let rules = self.rules();
         let expired = match &live.request {
             Some(request) => {
                 let request = request.borrow();
-                let secret = || {
-                    let secret = self.uses.expired_for(&request, clocks::read());
-                    secret.map(|secret| secret.to_string())
-                };
-                let rule = rules.expired_request(&request);
-                rule.map(|rule| rule.to_string()).or_else(secret)
+                let rule = rules.expired_request(&request).map(AllowanceEnd::Rule);
+                rule.or_else(|| self.ended_secret(&request).map(AllowanceEnd::Secret))
             }
             None => match (rules.decide(&live.host, live.port), &live.host) {
-                (Decision::Deny(Denial::Expired(rule)), _) => Some(rule.to_string()),
+                (Decision::Deny(Denial::Expired(rule)), _) => Some(AllowanceEnd::Rule(*rule)),
                 (_, Host::Name(name)) => {
                     let asks = self.approvals.asks.borrow();
                     let end = asks.expired_at(name, live.port);
-                    end.map(|end| format!("its approval expired at {end}"))
+                    end.map(AllowanceEnd::Approval)
                 }
                 (_, Host::Address(_)) => None,
             },
         };
-        expired.map_or(Refusal::Revoked, Refusal::Expired)
+        expired.map_or(Refusal::Revoked, |end| Refusal::Expired(Box::new(end)))
     }
 }
 

@@ -3,15 +3,66 @@
 use std::net::IpAddr;
 
 use crate::egress::words::{self, ContentRefusal, DenyWords};
-use crate::egress::{HoneyMatch, OverBudget, WithheldSecret};
+use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithheldWhy};
 use crate::policy::Advice;
 use crate::rules::request::FullRequest;
 use crate::rules::{
-    AddressRefusal, AskRefusal, Denial, EgressRule, ExpiredRule, Host, RULE_EXPIRED, rule_for,
+    APPROVAL_EXPIRED, AddressRefusal, AskRefusal, Denial, EgressRule, EndDate, ExpiredRule, Host,
+    RULE_EXPIRED, rule_for,
 };
 
 /// The longest reason from the reader, in bytes.
 const LONGEST_REASON: usize = 400;
+
+/// The word under which refusals by the end of a secret are counted.
+const SECRET_EXPIRED: &str = "secret-expired";
+
+/// What allowed a connection, and has ended since.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum AllowanceEnd {
+    /// A rule.
+    Rule(ExpiredRule),
+    /// An operator's approval.
+    Approval(EndDate),
+    /// A secret that its request gets. Its rule still allows it.
+    Secret(WithheldSecret),
+}
+
+impl AllowanceEnd {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Rule(_) => RULE_EXPIRED,
+            Self::Approval(_) => APPROVAL_EXPIRED,
+            Self::Secret(secret) => withheld_kind(secret),
+        }
+    }
+
+    /// What gives it again: the rule itself, never more.
+    fn lacking(&self, host: &Host, port: Option<u16>) -> Option<String> {
+        match self {
+            Self::Rule(expired) => Some(expired.rule.to_string()),
+            Self::Approval(_) => Some(rule_for(host, port)),
+            Self::Secret(_) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for AllowanceEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Rule(expired) => expired.fmt(f),
+            Self::Approval(end) => write!(f, "its approval expired at {end}"),
+            Self::Secret(secret) => secret.fmt(f),
+        }
+    }
+}
+
+fn withheld_kind(secret: &WithheldSecret) -> &'static str {
+    match secret.why {
+        WithheldWhy::Expired(_) => SECRET_EXPIRED,
+        WithheldWhy::UsedUp(_) => "content-or-address",
+    }
+}
 
 /// Why a connection is refused or ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +84,7 @@ pub(super) enum Refusal {
     /// It was allowed, but the rules have changed.
     Revoked,
     /// It was allowed, by something that has expired since.
-    Expired(String),
+    Expired(Box<AllowanceEnd>),
     /// It is the container itself.
     Own,
     /// Nothing leads out: no rule would change that.
@@ -77,7 +128,7 @@ impl Refusal {
             Self::Honey(_) => "honey",
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
-            Self::Expired(_) => RULE_EXPIRED,
+            Self::Expired(end) => end.kind(),
             Self::Own => "container-itself",
             Self::Local => "local",
             Self::Datagram => "datagram",
@@ -119,10 +170,11 @@ impl Refusal {
     fn lacking(&self, host: &Host, port: Option<u16>) -> Option<String> {
         let is_missing = match self {
             Self::Request(request) => return request.missing_rule(),
-            Self::Denied(denial) => {
-                denial.is_missing_rule() || matches!(denial, Denial::Expired(_))
-            }
-            Self::Local | Self::NotApproved(_) | Self::Revoked | Self::Expired(_) => true,
+            Self::Expired(end) => return end.lacking(host, port),
+            // What ended may have been less than the host.
+            Self::Denied(Denial::Expired(expired)) => return Some(expired.rule.to_string()),
+            Self::Denied(denial) => denial.is_missing_rule(),
+            Self::Local | Self::NotApproved(_) | Self::Revoked => true,
             Self::Over(_)
             | Self::Content(_)
             | Self::Honey(_)
@@ -166,7 +218,8 @@ impl std::fmt::Display for Refusal {
             Self::Request(request) => request.fmt(f),
             Self::Over(over) => over.fmt(f),
             Self::Content(refusal) => refusal.fmt(f),
-            Self::Unreachable(why) | Self::Expired(why) => f.write_str(why),
+            Self::Unreachable(why) => f.write_str(why),
+            Self::Expired(end) => end.fmt(f),
             Self::Address(address, why) => write!(f, "the name leads to {address}, {why}"),
             Self::Honey(caught) => caught.fmt(f),
             Self::NotApproved(refusal) => refusal.fmt(f),
@@ -206,7 +259,10 @@ impl RequestRefusal {
 
     /// No rule allows it, or none any more.
     pub fn not_listed(asked: &FullRequest, expired: Option<ExpiredRule>) -> Self {
-        let missing = asked.rule().map(|rule| rule.to_string());
+        let missing = match &expired {
+            Some(expired) => Some(expired.rule.to_string()),
+            None => asked.rule().map(|rule| rule.to_string()),
+        };
         // In a list a comma ends a rule, and a quote ends a typed argument.
         let plain = |rule: &String| {
             let path = rule.split_once("://").map_or("", |(_, path)| path);
@@ -249,7 +305,8 @@ impl RequestRefusal {
             RequestFault::NotListed => "request-not-listed",
             RequestFault::Expired(_) => RULE_EXPIRED,
             RequestFault::DeniedBy(_) => "denied-by-rule",
-            RequestFault::Unfit(_) | RequestFault::Withheld(_) => "content-or-address",
+            RequestFault::Unfit(_) => "content-or-address",
+            RequestFault::Withheld(secret) => withheld_kind(secret),
         }
     }
 
@@ -303,4 +360,96 @@ pub(super) fn shown(asked: &FullRequest) -> String {
         text.push_str("...");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::egress::request::typed;
+    use crate::rules::samples::rules;
+    use crate::rules::{ClockReading, Decision, EgressRules, Expiry};
+
+    fn end() -> Expiry {
+        Expiry::after(600, ClockReading::default()).unwrap()
+    }
+
+    /// Rules of which this one has ended.
+    fn ended(rule: &str) -> EgressRules {
+        let mut rules = rules(&["other.test"], &[]);
+        rules.ends.insert(rule.parse().unwrap(), end());
+        rules
+    }
+
+    #[test]
+    fn the_missing_rule_after_an_end_is_the_ended_rule_and_never_the_whole_host() {
+        for (rule, host, port) in [
+            ("GET https://r.test/**", "r.test", 443),
+            ("a.test", "a.test", 443),
+            ("*.w.test:8443", "x.w.test", 8443),
+            ("internal:db:5432", "db", 5432),
+        ] {
+            let rules = ended(rule);
+            let to: Host = host.parse().unwrap();
+            let Decision::Deny(denial @ Denial::Expired(_)) = rules.decide(&to, port) else {
+                panic!("{host} has not expired");
+            };
+            let Denial::Expired(expired) = denial.clone() else {
+                unreachable!()
+            };
+            // Refused, by its name, and cut.
+            let Host::Name(name) = &to else {
+                unreachable!()
+            };
+            let looked_up = Refusal::Denied(rules.decide_name(name).unwrap_err());
+            let cut = Refusal::Expired(Box::new(AllowanceEnd::Rule(*expired)));
+            for refusal in [Refusal::Denied(denial), looked_up, cut] {
+                assert_eq!(refusal.kind(), RULE_EXPIRED);
+                let missing = refusal.lacking(&to, Some(port));
+                assert_eq!(missing.as_deref(), Some(rule), "{refusal:?}");
+            }
+        }
+        let whole = Refusal::Denied(Denial::NotListed);
+        let missing = whole.missing_rule(&"r.test".parse().unwrap(), Some(443));
+        assert_eq!(missing.as_deref(), Some("r.test"), "the control");
+    }
+
+    #[test]
+    fn a_request_after_its_rules_end_lacks_that_rule() {
+        let asked = typed("GET https://r.test/x").unwrap();
+        let expired = ended("GET https://r.test/**").expired_request(&asked.request);
+        assert!(expired.is_some());
+        let missing = |expired| RequestRefusal::not_listed(&asked, expired).missing_rule();
+        assert_eq!(missing(expired).as_deref(), Some("GET https://r.test/**"));
+        let control = missing(None);
+        assert_eq!(control.as_deref(), Some("GET https://r.test/x"));
+    }
+
+    #[test]
+    fn the_end_of_an_approval_or_a_secret_is_not_that_of_a_rule() {
+        let host: Host = "r.test".parse().unwrap();
+        let date = EndDate::of(600).unwrap();
+        let approval = Refusal::Expired(Box::new(AllowanceEnd::Approval(date)));
+        assert_eq!(approval.kind(), APPROVAL_EXPIRED);
+        let missing = approval.missing_rule(&host, Some(8443));
+        assert_eq!(missing.as_deref(), Some("r.test:8443"));
+        let secret = |why| WithheldSecret {
+            name: "model".to_owned(),
+            why,
+        };
+        let asked = typed("GET https://r.test/x").unwrap();
+        let of = |why| {
+            let cut = Refusal::Expired(Box::new(AllowanceEnd::Secret(secret(why))));
+            [cut, RequestRefusal::withheld(&asked, secret(why)).into()]
+        };
+        for (why, kind) in [
+            (WithheldWhy::Expired(end()), SECRET_EXPIRED),
+            (WithheldWhy::UsedUp(3), "content-or-address"),
+        ] {
+            for refusal in of(why) {
+                assert_eq!(refusal.kind(), kind);
+                assert_eq!(refusal.missing_rule(&host, Some(443)), None);
+                assert!(refusal.to_string().contains("the secret model"));
+            }
+        }
+    }
 }

@@ -203,6 +203,10 @@ impl Conversation<'_> {
         self.outside = Some(outside);
         // The rules may have changed while the host did not answer.
         self.decide(&asked)?;
+        // So may a secret have ended.
+        if let Some(secret) = self.wall.ended_secret(&asked.request) {
+            return Err(RequestRefusal::withheld(&asked, secret).into());
+        }
         Ok((RequestAnswer::Go { lists }, Some(stream)))
     }
 
