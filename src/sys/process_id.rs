@@ -47,6 +47,11 @@ pub fn parent(pid: i32) -> io::Result<i32> {
     Stat::read(pid)?.field(4)
 }
 
+/// The start time of a process, by its directory below /proc: a pid, or one below another /proc that is open there.
+pub fn start_time(process: impl Display) -> io::Result<u64> {
+    Stat::read(process)?.field(22)
+}
+
 /// Whether this child of the caller has executed a program, also if it has ended since and was not reaped. An error if
 /// it is not known.
 pub fn has_executed(child: i32) -> io::Result<bool> {

@@ -6,18 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::members::{self, members};
 use super::processes;
 use crate::audit::hash;
-use crate::cgroup::controllers::Controllers;
-use crate::cgroup::hierarchies::Hierarchies;
 use crate::network::is_fallback;
 use crate::policy::Capability;
 use crate::sys::process_id::ProcessId;
 use crate::sys::procfs;
-use crate::verify::probe::{Attempt, ContainerView, Finding, Probe, ProbedWall};
+use crate::verify::probe::{Attempt, ContainerView, Finding, Outcome, Probe, ProbedWall};
 
 /// The probes.
 pub const PROBES: &[Probe] = &[
@@ -117,119 +115,14 @@ fn everyone(view: &ContainerView<'_>) -> Finding {
         }
     };
     let until = Instant::now() + STARTED_WITHIN;
-    let count = all.len();
-    let found = all.into_iter().map(|pid| one(view, pid, until));
-    Finding::of_all(found, format!("{count} processes"))
-}
-
-/// The processes of the container's cgroups, and all others with a thread in its mount, pid or network namespace.
-/// Without sidecars, and without other containers that share the last two: these are verified by themselves.
-fn members(view: &ContainerView<'_>) -> io::Result<BTreeSet<i32>> {
-    let mut all = BTreeSet::from([view.init]);
-    for dir in view.controllers.all() {
-        below(dir, &mut all)?;
-    }
-    let init = processes::of(&view.init.to_string());
-    let shown: Vec<(&str, &String)> = ["mnt", "pid", "net"]
-        .iter()
-        .filter_map(|kind| Some((*kind, init.get(*kind)?)))
-        // A namespace shared with the node identifies no process.
-        .filter(|(kind, link)| view.promise.node.get(*kind) != Some(*link))
-        .collect();
-    if !shown.iter().any(|(kind, _)| *kind == "mnt") {
-        return Err(io::Error::other(
-            "the first process's mounts are the node's",
-        ));
-    }
-    let mut sharing = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        if all.contains(&pid) {
-            continue;
-        }
-        // A thread that has ended is no member.
-        let shares = |thread: i32, kind: &str, own: &str| {
-            let link = fs::read_link(format!("/proc/{pid}/task/{thread}/ns/{kind}"));
-            link.is_ok_and(|link| link.as_os_str() == own)
-        };
-        let threads = threads(pid);
-        let mut kinds = shown.iter().filter(|(kind, own)| {
-            let mut threads = threads.iter();
-            threads.any(|thread| shares(*thread, kind, own))
-        });
-        match kinds.next() {
-            None => {}
-            Some(("mnt", _)) => drop(all.insert(pid)),
-            Some(_) => sharing.push(pid),
-        }
-    }
-    if !sharing.is_empty() {
-        let others = (view.others)();
-        let hierarchies =
-            Hierarchies::read().map_err(|error| io::Error::other(error.to_string()))?;
-        all.extend(sharing.into_iter().filter(|pid| {
-            let found = hierarchies.of(&pid.to_string());
-            let is_others =
-                |found: &Controllers| others.cgroups.iter().any(|other| is_within(found, other));
-            // A process that has ended is no member.
-            !others.sidecars.contains(pid) && found.is_ok_and(|found| !is_others(&found))
-        }));
-    }
-    Ok(all)
-}
-
-/// The threads of a process; none if it has ended.
-fn threads(pid: i32) -> Vec<i32> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"));
-    let names = entries.into_iter().flatten().flatten();
-    let numbers = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.collect()
-}
-
-/// Whether a process with these cgroups is in all cgroups of a container.
-fn is_within(found: &Controllers, container: &Controllers) -> bool {
-    let v1 = container
-        .v1
-        .iter()
-        .map(|(name, dir)| (dir, found.v1.get(name)));
-    let mut all = v1.chain(container.v2.iter().map(|dir| (dir, found.v2.as_ref())));
-    let has_one = !container.v1.is_empty() || container.v2.is_some();
-    has_one && all.all(|(dir, found)| found.is_some_and(|found| found.starts_with(dir)))
-}
-
-fn below(dir: &Path, all: &mut BTreeSet<i32>) -> io::Result<()> {
-    let text = match procfs::text(dir.join("cgroup.procs")) {
-        Ok(text) => text,
-        // Removed in the meantime, or a threaded cgroup, whose processes are listed above it.
-        Err(error) if is_gone(&error) => return Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => String::new(),
-        Err(error) => return Err(error),
-    };
-    // A process of another pid namespace appears as 0.
-    let pids = text.lines().filter_map(|line| line.trim().parse().ok());
-    all.extend(pids.filter(|pid: &i32| *pid > 0));
-    let entries = match fs::read_dir(dir) {
-        Err(error) if is_gone(&error) => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let entry = match entry {
-            Err(error) if is_gone(&error) => return Ok(()),
-            entry => entry?,
-        };
-        if entry.file_type()?.is_dir() {
-            below(&entry.path(), all)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether a cgroup was removed while it was read (cgroups(7)).
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV))
+    let count = all.all.len();
+    let found = all.all.into_iter().map(|pid| one(view, pid, until));
+    let possible = all.possible.into_iter().map(|pid| {
+        Finding::not_tried(format!(
+            "process {pid} may be the container's: the kernel does not show its namespaces to this user"
+        ))
+    });
+    Finding::of_all(found.chain(possible), format!("{count} processes"))
 }
 
 /// The faults of one process. If it still runs this program, an exec process is starting: wait for it.
@@ -247,22 +140,24 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
         let faults = match found {
             _ if ended => return Finding::held("it has ended"),
             Err(error) => return Finding::not_tried(format!("process {pid}: {error}")),
-            Ok(faults) if faults.is_empty() => return Finding::held("as planned"),
-            Ok(faults) => faults.join(", "),
+            Ok(found) => found,
         };
-        let words = format!("process {pid}: {faults}");
+        let finding = faults.finding(pid);
+        if finding.outcome == Outcome::Held {
+            return finding;
+        }
         match (is_ours, Instant::now() >= until) {
             // Another process may have its pid by now.
-            (false, _) if seen && members(view).is_ok_and(|all| !all.contains(&pid)) => {
+            (false, _) if seen && members(view).is_ok_and(|now| !now.all.contains(&pid)) => {
                 return Finding::held("it has ended");
             }
-            (false, _) if seen => return Finding::not_held(words),
+            (false, _) if seen => return finding,
             (false, _) => {
                 seen = true;
                 std::thread::sleep(PAUSE);
             }
             // A process that keeps running this program is not starting.
-            (true, true) => return Finding::not_held(words),
+            (true, true) => return finding,
             (true, false) => {
                 seen = false;
                 std::thread::sleep(PAUSE);
@@ -279,7 +174,30 @@ fn is_this_program(pid: i32) -> bool {
     inode("self").is_some_and(|own| inode(&pid.to_string()) == Some(own))
 }
 
-fn faults(view: &ContainerView<'_>, pid: i32) -> io::Result<Vec<String>> {
+/// The faults of a process or a thread.
+#[derive(Default)]
+struct ProcessFaults {
+    faults: BTreeSet<String>,
+    /// What the kernel does not show this process.
+    unread: BTreeSet<String>,
+}
+
+impl ProcessFaults {
+    /// What is not shown is no fault, and no proof either.
+    fn finding(&self, pid: i32) -> Finding {
+        let words = |all: &BTreeSet<String>| {
+            let all: Vec<&str> = all.iter().map(String::as_str).collect();
+            format!("process {pid}: {}", all.join(", "))
+        };
+        match (self.faults.is_empty(), self.unread.is_empty()) {
+            (true, true) => Finding::held("as planned"),
+            (true, false) => Finding::not_tried(words(&self.unread)),
+            (false, _) => Finding::not_held(words(&self.faults)),
+        }
+    }
+}
+
+fn faults(view: &ContainerView<'_>, pid: i32) -> io::Result<ProcessFaults> {
     let walls = view.promise.walls.as_ref();
     let most = mask(
         walls
@@ -287,34 +205,49 @@ fn faults(view: &ContainerView<'_>, pid: i32) -> io::Result<Vec<String>> {
             .flat_map(|walls| walls.capabilities.iter().copied()),
     );
     let init = processes::of(&view.init.to_string());
-    let mut all = BTreeSet::new();
+    let mut all = ProcessFaults::default();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let name = thread?.file_name();
         let thread = format!("{pid}/task/{}", name.to_string_lossy());
         // A thread that ends while it is read has no namespaces.
         let found = of_thread(&thread, most, &init);
-        if !found.is_empty() && !is_over(&thread) {
-            all.extend(found);
+        let is_clean = found.faults.is_empty() && found.unread.is_empty();
+        if !is_clean && !is_over(&thread) {
+            all.faults.extend(found.faults);
+            all.unread.extend(found.unread);
         }
     }
-    Ok(all.into_iter().collect())
+    Ok(all)
 }
 
 /// The faults of one thread: each has its own filter, privileges and namespaces.
-fn of_thread(thread: &str, most: u64, init: &BTreeMap<String, String>) -> Vec<String> {
+fn of_thread(thread: &str, most: u64, init: &BTreeMap<String, String>) -> ProcessFaults {
+    let mut found = ProcessFaults::default();
     // A thread's name may have any bytes (PR_SET_NAME).
-    let mut faults = match procfs::lossy(format!("/proc/{thread}/status")) {
-        Ok(status) => lacks(&status, most),
-        Err(error) => vec![format!("its status cannot be read: {error}")],
-    };
-    let own = processes::of(thread);
-    let others = init
-        .iter()
-        .filter(|(kind, link)| own.get(*kind) != Some(*link));
-    faults.extend(
-        others.map(|(kind, _)| format!("another {kind} namespace than the first process's")),
-    );
-    faults
+    match procfs::lossy(format!("/proc/{thread}/status")) {
+        Ok(status) => found.faults.extend(lacks(&status, most)),
+        Err(error) => drop(
+            found
+                .faults
+                .insert(format!("its status cannot be read: {error}")),
+        ),
+    }
+    for (kind, link) in init {
+        match fs::read_link(format!("/proc/{thread}/ns/{kind}")) {
+            Ok(own) if own.as_os_str() == link.as_str() => {}
+            Err(error) if members::is_hidden(&error) => drop(
+                found
+                    .unread
+                    .insert("the kernel does not show its namespaces to this user".to_owned()),
+            ),
+            _ => drop(
+                found
+                    .faults
+                    .insert(format!("another {kind} namespace than the first process's")),
+            ),
+        }
+    }
+    found
 }
 
 /// Whether a thread has ended, or is gone.
@@ -361,8 +294,11 @@ fn lacks(status: &str, most: u64) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use crate::verify::probe::{HelperProcesses, Outcome};
+    use crate::cgroup::controllers::Controllers;
+    use crate::verify::probe::HelperProcesses;
     use crate::verify::promise::{Promise, PromisedWalls};
 
     const GOOD: &str = "CapInh:\t0\nCapPrm:\t5\nCapEff:\t5\nCapBnd:\t5\nCapAmb:\t0\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t1\n";
@@ -381,26 +317,6 @@ mod tests {
         ] {
             assert_eq!(lacks(&GOOD.replace(from, to), 5).len(), 1, "{to}");
         }
-    }
-
-    #[test]
-    fn a_process_belongs_to_a_container_if_it_is_in_all_its_cgroups() {
-        let of = |pids: &str, v2: Option<&str>| Controllers {
-            v1: [("pids".to_owned(), pids.into())].into(),
-            v2: v2.map(Into::into),
-        };
-        let other = of("/c/pids/a", Some("/c/unified/a"));
-        assert!(is_within(&of("/c/pids/a/x", Some("/c/unified/a")), &other));
-        for outside in [
-            of("/c/pids/ab", Some("/c/unified/a")),
-            of("/c/pids/a", Some("/c/unified")),
-            of("/c/pids/a", None),
-            Controllers::default(),
-        ] {
-            assert!(!is_within(&outside, &other), "{outside:?}");
-        }
-        // A container without cgroups has no processes.
-        assert!(!is_within(&other, &Controllers::default()));
     }
 
     fn directory() -> std::path::PathBuf {
@@ -438,20 +354,18 @@ mod tests {
     }
 
     #[test]
-    fn processes_of_cgroups_below_belong_to_the_container() {
-        let dir = directory();
-        fs::create_dir_all(dir.join("a/b")).unwrap();
-        fs::write(dir.join("cgroup.procs"), "10\n0\n11\n").unwrap();
-        fs::write(dir.join("a/b/cgroup.procs"), "12\n").unwrap();
-        let mut all = BTreeSet::new();
-        below(&dir, &mut all).unwrap();
-        // One of another pid namespace is shown as 0. `a` is gone: it has no list.
-        assert_eq!(all, [10, 11].into());
-        fs::write(dir.join("a/cgroup.procs"), "").unwrap();
-        below(&dir, &mut all).unwrap();
-        assert_eq!(all, [10, 11, 12].into());
-        fs::remove_dir_all(&dir).unwrap();
-        assert!(below(&dir, &mut all).is_ok());
+    fn namespaces_that_are_not_shown_are_neither_held_nor_a_fault() {
+        let outcome = |faults: &[&str], unread: &[&str]| {
+            let set = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
+            let all = ProcessFaults {
+                faults: set(faults),
+                unread: set(unread),
+            };
+            all.finding(7).outcome
+        };
+        assert_eq!(outcome(&[], &[]), Outcome::Held);
+        assert_eq!(outcome(&[], &["hidden"]), Outcome::NotTried);
+        assert_eq!(outcome(&["no filter"], &["hidden"]), Outcome::NotHeld);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod devices;
 mod everyone;
 mod files;
+mod members;
 mod mounts;
 pub mod network;
 mod network_answers;
