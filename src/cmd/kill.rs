@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use libcgroups::common::CgroupManager;
 use libcontainer::container::{Container, ContainerStatus};
-use oci_spec::runtime::{LinuxNamespaceType, Spec};
 
 use crate::cli::{GlobalOptions, Kill};
 use crate::runtime::RuntimeError;
@@ -27,13 +26,13 @@ pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
         let record = Record::read(&place.dir());
         let without_cgroup = record.ok().filter(Record::lacks_cgroup);
         match (signal, without_cgroup) {
-            (Some(signal), Some(record)) => signal_members(&record, signal)?,
+            (Some(signal), Some(record)) => signal_members(&place, &record, signal)?,
             (Some(signal), None) => signal::kill_all(&container, signal)?,
             (None, _) => {}
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if signal == Some(rustix::process::Signal::KILL) && !has_pid_namespace(&place) {
+    if signal == Some(rustix::process::Signal::KILL) && !bundle::has_pid_namespace(&place.dir()) {
         // Without a pid namespace the other processes outlive the init process.
         if !signal::all(&container)?.is_empty() {
             signal::kill_all(&container, rustix::process::Signal::KILL)?;
@@ -60,15 +59,20 @@ pub fn run(global: &GlobalOptions, args: &Kill) -> Result<ExitCode> {
 
 /// Signals the processes of a container without a cgroup, which nothing can freeze meanwhile. SIGKILL to the init process
 /// ends all of them (pid_namespaces(7)).
-fn signal_members(record: &Record, signal: rustix::process::Signal) -> Result<(), RuntimeError> {
+fn signal_members(
+    place: &ContainerPaths,
+    record: &Record,
+    signal: rustix::process::Signal,
+) -> Result<(), RuntimeError> {
     let init = record.init.ok_or(RuntimeError::NotRunning)?;
+    let members = || ps::of_pid_namespace(place, init, "signal all processes of");
+    let seen = members()?;
     if signal == rustix::process::Signal::KILL {
         return signal::kill_process(init);
     }
-    let seen = ps::of_pid_namespace(init).into_iter();
-    let seen: Vec<ProcessId> = seen.filter_map(ProcessId::of).collect();
+    let seen: Vec<ProcessId> = seen.into_iter().filter_map(ProcessId::of).collect();
     // A number may have been another process's by then.
-    let still = ps::of_pid_namespace(init);
+    let still = members()?;
     let mut result = Ok(());
     for member in seen.into_iter().filter(|one| still.contains(&one.pid)) {
         if let Err(error) = signal::send(member, signal) {
@@ -90,19 +94,6 @@ fn first(place: &ContainerPaths, container: &Container) -> Option<ProcessId> {
             container.pid().and_then(|pid| ProcessId::of(pid.as_raw()))
         }
     }
-}
-
-/// Whether the container's processes end with its init process (pid_namespaces(7)). `false` if unknown: then they are
-/// killed one by one.
-fn has_pid_namespace(place: &ContainerPaths) -> bool {
-    let Ok(spec) = bundle::read_json::<Spec>(&place.dir().join("config.json")) else {
-        return false;
-    };
-    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
-    namespaces
-        .into_iter()
-        .flatten()
-        .any(|n| n.typ() == LinuxNamespaceType::Pid && n.path().is_none())
 }
 
 fn thaw(container: &Container) -> Result<(), RuntimeError> {

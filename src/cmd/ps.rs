@@ -19,7 +19,10 @@ pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
     let container = status::load(&place)?;
     let record = Record::read(&place.dir());
     let mut pids = match record.ok().filter(Record::lacks_cgroup) {
-        Some(record) => record.init.map(ps::of_pid_namespace).unwrap_or_default(),
+        Some(record) => match record.init {
+            Some(init) => ps::of_pid_namespace(&place, init, "list the processes of")?,
+            None => Vec::new(),
+        },
         None => {
             let cgroup = signal::cgroup(&container)?;
             let found = cgroup

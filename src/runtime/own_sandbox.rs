@@ -52,7 +52,7 @@ pub enum SandboxEntryError {
     /// The kernel keeps a process's groups, and the sandbox does not have this one.
     #[error(
         "this process has the group {0}, which the sandbox does not have, and cannot give it up: call it from a shell like the one in \
-         which the sandbox was started (without newgrp or sg)"
+         which the sandbox was started (without newgrp or sg), or start the sandbox again"
     )]
     Group(u32),
 }

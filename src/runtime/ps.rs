@@ -1,10 +1,13 @@
 //! The processes of a container without a cgroup, and the table of ps(1) for processes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::io;
 
 use anyhow::{Context, Result, bail};
 
+use crate::runtime::RuntimeError;
+use crate::runtime::input::bundle;
+use crate::runtime::state::store::ContainerPaths;
 use crate::sys::process_id::{self, ProcessId};
 use crate::sys::program;
 use crate::text::escape;
@@ -16,24 +19,49 @@ struct SeenProcess {
     inside: bool,
 }
 
-/// The processes in the pid namespace of this init process, for a container without a cgroup: those that the kernel shows
-/// there, and their descendants.
-pub fn of_pid_namespace(init: ProcessId) -> Vec<i32> {
-    let link = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let (Some(namespace), true) = (link(init.pid), init.is_alive()) else {
-        return Vec::new();
+/// The processes of a container without a cgroup: those that the kernel shows in the pid namespace of its init process,
+/// and their descendants.
+///
+/// # Errors
+/// The container was not given a pid namespace, or the caller is in it: then the namespace has other processes too.
+pub fn of_pid_namespace(
+    place: &ContainerPaths,
+    init: ProcessId,
+    verb: &'static str,
+) -> Result<Vec<i32>, RuntimeError> {
+    let found = match bundle::has_pid_namespace(&place.dir()) {
+        true => sharing(init).map_err(RuntimeError::io("look at the container's pid namespace"))?,
+        false => None,
     };
-    let entries = std::fs::read_dir(Path::new("/proc")).into_iter();
+    found.ok_or_else(|| RuntimeError::State {
+        verb,
+        id: place.id.as_str().to_owned(),
+        why: "it has no cgroup and no pid namespace of its own, so its processes cannot be told from others; end them by their pids"
+            .to_owned(),
+    })
+}
+
+/// The processes in the pid namespace of this one, and their descendants. `None` if the caller is in it.
+fn sharing(init: ProcessId) -> io::Result<Option<Vec<i32>>> {
+    let link = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/pid"));
+    let shown = link(&init.pid.to_string());
+    if !init.is_alive() {
+        return Ok(Some(Vec::new()));
+    }
+    let namespace = shown?;
+    if namespace == link("self")? {
+        return Ok(None);
+    }
+    let entries = std::fs::read_dir("/proc")?;
     let pids = entries
-        .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let seen = pids.filter_map(|pid| {
-        let inside = link(pid).is_some_and(|found| found == namespace);
+        let inside = link(&pid.to_string()).is_ok_and(|found| found == namespace);
         let parent = process_id::parent(pid).ok()?;
         Some((pid, SeenProcess { parent, inside }))
     });
-    with_descendants(&seen.collect())
+    Ok(Some(with_descendants(&seen.collect())))
 }
 
 fn with_descendants(seen: &BTreeMap<i32, SeenProcess>) -> Vec<i32> {
@@ -112,13 +140,20 @@ mod tests {
             (41, process(20, false)),
         ]);
         assert_eq!(with_descendants(&seen), [29, 30, 31, 40]);
+    }
+
+    #[test]
+    fn processes_are_not_listed_by_a_pid_namespace_that_is_not_the_containers_own() {
         let own = ProcessId::of(std::process::id().cast_signed()).unwrap();
-        assert!(of_pid_namespace(own).contains(&own.pid));
+        assert_eq!(sharing(own).unwrap(), None);
         let gone = ProcessId {
             start_time: own.start_time - 1,
             ..own
         };
-        assert!(of_pid_namespace(gone).is_empty());
+        assert_eq!(sharing(gone).unwrap(), Some(Vec::new()));
+        let place = ContainerPaths::new(std::path::Path::new("/nonexistent"), "none").unwrap();
+        let refused = of_pid_namespace(&place, own, "signal").unwrap_err();
+        assert!(matches!(refused, RuntimeError::State { .. }), "{refused}");
     }
 
     #[test]

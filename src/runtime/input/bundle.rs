@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::Spec;
+use oci_spec::runtime::{LinuxNamespaceType, Spec};
 use rustix::fs::{Mode, OFlags};
 
 use crate::plan::FileKind;
@@ -172,6 +172,19 @@ pub fn read_open(file: File, path: &Path) -> Result<Vec<u8>, RuntimeError> {
     Ok(text)
 }
 
+/// Whether the processes of the container with this directory end with its init process (pid_namespaces(7)): it was given a
+/// pid namespace. `false` if unknown.
+pub fn has_pid_namespace(dir: &Path) -> bool {
+    let Ok(spec) = read_json::<Spec>(&dir.join("config.json")) else {
+        return false;
+    };
+    let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
+    namespaces
+        .into_iter()
+        .flatten()
+        .any(|n| n.typ() == LinuxNamespaceType::Pid && n.path().is_none())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,5 +227,22 @@ mod tests {
             let why = found(process, namespaces).unwrap();
             assert!(why.starts_with(word), "{why}");
         }
+    }
+
+    #[test]
+    fn a_pid_namespace_that_is_joined_is_not_the_containers_own() {
+        let dir = nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        assert!(!has_pid_namespace(&dir));
+        for (namespace, own) in [
+            (r#"{"type":"pid"}"#, true),
+            (r#"{"type":"pid","path":"/proc/1/ns/pid"}"#, false),
+            (r#"{"type":"mount"}"#, false),
+        ] {
+            let spec =
+                format!(r#"{{"ociVersion":"1.0.2","linux":{{"namespaces":[{namespace}]}}}}"#);
+            std::fs::write(dir.join("config.json"), spec).unwrap();
+            assert_eq!(has_pid_namespace(&dir), own, "{namespace}");
+        }
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }
