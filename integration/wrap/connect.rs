@@ -326,9 +326,7 @@ fn wrap_connect_by_landlock_opens_the_port_of_this_machine_alone() {
         .wraps(&[&options[..], &["--dry-run"]].concat(), "true")
         .ok();
     assert!(
-        dry.contains(&format!(
-            "the ports {port} of --connect are open directly"
-        )),
+        dry.contains(&format!("the ports {port} of --connect are open directly")),
         "{dry}"
     );
 }

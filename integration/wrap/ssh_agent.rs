@@ -464,7 +464,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
     refused(
         own,
         &["--ssh-agent", "--walls", "landlock"],
-        "--ssh-agent (network.ssh-keys) needs a socket",
+        "--ssh-agent (network.ssh-keys) needs a UNIX socket",
     );
     refused(
         own,
