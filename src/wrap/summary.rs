@@ -111,7 +111,7 @@ impl DeniedSummary {
             EventDetail::Name { host, .. } => (host, None),
             EventDetail::Syscall { name, .. } => {
                 if SyscallProfile::Debug.adds().contains(&name.as_str()) {
-                    let count = self.calls.entry(plain(name, TextKind::Words)).or_default();
+                    let count = self.calls.entry(name.to_string()).or_default();
                     *count = count.saturating_add(event.times());
                 }
                 return;
