@@ -18,10 +18,9 @@ use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
-use crate::runtime::state::find;
-use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::state::{find, identity};
 use crate::text::shown;
 
 /// The exit status of a denial.
@@ -381,7 +380,6 @@ impl Question {
         match network.rules.decide(&self.host, self.port) {
             Decision::Allow(_)
             | Decision::Deny(Denial::DeniedBy(_) | Denial::OnlyRequests | Denial::Metadata) => None,
-            // What has ended may have been less than the host.
             Decision::Deny(Denial::Expired(expired)) => Some(expired.rule),
             Decision::Deny(Denial::NotListed | Denial::Port(_)) => {
                 Some(NetworkRule::allowing(target, self.port).into())
