@@ -228,5 +228,5 @@ fn a_container_that_tries_nothing_was_refused_nothing() {
     );
     let id = end(asking);
     let denied = lines(&id, |line| line["verdict"] == "denied");
-    assert_eq!(denied[0]["what"]["item"], "capabilities: SYS_ADMIN");
+    assert_eq!(denied[0]["what"]["item"], "capabilities SYS_ADMIN");
 }
