@@ -107,7 +107,8 @@ fn wrap_says_at_the_end_which_option_lets_a_debugger_work() {
     let _docker = Docker::connect();
     let scratch = Scratch::new();
     // PTRACE_TRACEME of the C library, by Python: 0.
-    let script = "python3 -c 'import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))'";
+    // Its tracer would be the shell, which waits for it.
+    let script = "python3 -c 'import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))'; true";
     let seen = wrap(&scratch, &[], script);
     let line = "agentbox: denied: system calls of debuggers: ptrace; --set syscalls.profile=debug allows them";
     assert_eq!(said(&seen), [line], "{seen}");

@@ -36,7 +36,7 @@ fn a_long_path_starts_and_its_command_has_the_callers_limit_of_files() {
         seen.stdout.split_whitespace().map(str::to_owned).collect()
     };
     // The control: without walls.
-    let bare = person.tries(&format!("{} bash -c '{SEEN}'", wide()));
+    let bare = person.tries(&format!("{} bash -c \"{SEEN}\"", wide()));
     let bare = words(&bare);
     assert_eq!([&bare[..2], &bare[5..]].concat(), ["1024", "15000", "last"]);
     let all = ["1024", "15000", "files", "1024", "15000", "last"];
