@@ -19,7 +19,7 @@ fn wide() -> String {
 
 /// The limits of the command and of the sandbox's first process, and a program of the last directory.
 const SEEN: &str =
-    "ulimit -Sn; ulimit -Hn; grep -o 'files  *[0-9]*  *[0-9]*' /proc/1/limits; of-the-last; exit 7";
+    "ulimit -Sn; ulimit -Hn; grep -o 'files  *[0-9][0-9]*  *[0-9][0-9]*' /proc/1/limits; of-the-last; exit 7";
 
 fn by_user(person: &Account, before: &str, walls: &str) -> Finished {
     let wrap = format!("{} wrap --quiet {walls}", program());
