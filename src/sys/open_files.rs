@@ -107,17 +107,18 @@ fn set(soft: u64, hard: Option<u64>) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Limits are a process's, so each test has one of its own: the test binary again, for this test.
-    fn in_a_child(test: &str, work: impl FnOnce() -> bool) {
-        const CHILD: &str = "AGENTBOX_TEST_OPEN_FILES";
-        if std::env::var_os(CHILD).is_some() {
-            assert!(work());
-            return;
+    /// Names the test that a copy of the harness runs.
+    const ALONE: &str = "AGENTBOX_TEST_ALONE";
+
+    /// Limits are a process's, so each test has one of its own.
+    fn alone(test: &str, work: impl FnOnce()) {
+        if std::env::var_os(ALONE).is_some() {
+            return work();
         }
-        let name = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
+        let itself = module_path!().split_once("::").unwrap().1;
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let ended = command.args(["--exact", &name]).env(CHILD, "1").output();
-        let ended = ended.unwrap();
+        command.arg(format!("{itself}::{test}")).arg("--exact");
+        let ended = command.env(ALONE, test).output().unwrap();
         let said = String::from_utf8_lossy(&ended.stdout);
         assert!(
             ended.status.success() && said.contains("1 passed"),
@@ -125,62 +126,61 @@ mod tests {
         );
     }
 
-    fn soft() -> u64 {
-        getrlimit(Resource::Nofile).current.unwrap()
+    fn limits() -> [Option<u64>; 2] {
+        let limit = getrlimit(Resource::Nofile);
+        [limit.current, limit.maximum]
     }
 
-    fn of_a_program() -> u64 {
+    fn of_a_program() -> String {
         let mut command = Command::new("/bin/sh");
         let said = limit(command.args(["-c", "ulimit -n"])).output().unwrap();
-        String::from_utf8(said.stdout)
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap()
+        String::from_utf8(said.stdout).unwrap().trim().to_owned()
     }
 
     #[test]
     fn a_program_gets_the_limit_that_its_caller_had() {
-        in_a_child("a_program_gets_the_limit_that_its_caller_had", || {
+        alone("a_program_gets_the_limit_that_its_caller_had", || {
             set(100, Some(600)).unwrap();
-            let raised = raise() == 600 && raise() == 600 && soft() == 600;
-            let shown = of_a_program() == 100 && soft() == 600;
+            assert_eq!([raise(), raise()], [600, 600]);
+            assert_eq!(limits(), [Some(600); 2]);
+            assert_eq!(of_a_program(), "100");
             give_back(None).unwrap();
-            raised && shown && soft() == 100 && of_programs().is_none() && of_a_program() == 100
+            assert_eq!(limits(), [Some(100), Some(600)]);
+            assert_eq!((of_programs(), of_a_program().as_str()), (None, "100"));
         });
     }
 
     #[test]
     fn limits_of_a_programs_own_count() {
-        let own = |soft, hard| OpenFilesLimit {
-            soft,
-            hard: Some(hard),
-        };
-        in_a_child("limits_of_a_programs_own_count", || {
+        alone("limits_of_a_programs_own_count", || {
             set(100, Some(600)).unwrap();
             raise();
             limit_programs(50, 500).unwrap();
-            let before = soft() == 600 && of_a_program() == 50;
+            assert_eq!((limits()[0], of_a_program().as_str()), (Some(600), "50"));
             give_back(None).unwrap();
-            let after = soft() == 50 && getrlimit(Resource::Nofile).maximum == Some(500);
+            assert_eq!(limits(), [Some(50), Some(500)]);
             raise();
-            give_back(Some(own(70, 400))).unwrap();
-            let given = soft() == 70 && getrlimit(Resource::Nofile).maximum == Some(400);
-            before && after && given && limit_programs(5, 4).is_err()
+            let own = OpenFilesLimit {
+                soft: 70,
+                hard: Some(400),
+            };
+            give_back(Some(own)).unwrap();
+            assert_eq!(limits(), [Some(70), Some(400)]);
+            assert!(limit_programs(5, 4).is_err());
         });
     }
 
     #[test]
     fn a_limit_that_is_not_raised_stays() {
-        in_a_child("a_limit_that_is_not_raised_stays", || {
+        alone("a_limit_that_is_not_raised_stays", || {
             set(600, Some(600)).unwrap();
-            let raised = raise();
-            give_back(Some(OpenFilesLimit {
+            assert_eq!(raise(), 600);
+            let own = OpenFilesLimit {
                 soft: 70,
                 hard: None,
-            }))
-            .unwrap();
-            raised == 600 && soft() == 600 && of_programs().is_none()
+            };
+            give_back(Some(own)).unwrap();
+            assert_eq!((limits(), of_programs()), ([Some(600); 2], None));
         });
     }
 }

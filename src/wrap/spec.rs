@@ -87,7 +87,7 @@ fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process
             ..sets
         };
     }
-    ProcessBuilder::default()
+    let mut process = ProcessBuilder::default()
         .args(command.args.to_vec())
         .env(command.environment.clone())
         .cwd(layout.cwd.clone())
@@ -96,7 +96,10 @@ fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process
         .no_new_privileges(true)
         .capabilities(process::to_spec(&sets))
         .build()
-        .expect("the other fields have defaults")
+        .expect("the other fields have defaults");
+    // The default is 1,024 open files, soft and hard. Without it the command has the caller's limit.
+    process.set_rlimits(None);
+    process
 }
 
 fn mounts(layout: &Layout) -> Vec<Mount> {
