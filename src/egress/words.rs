@@ -8,7 +8,7 @@ use super::tls::TlsRefusal;
 use super::uses::{WithheldSecret, WithheldWhy};
 use super::{HoneyMatch, OverBudget};
 use crate::policy::HoneyThen;
-use crate::rules::{AddressRefusal, AskRefusal, Denial, ExpiredRule};
+use crate::rules::{AddressRefusal, AskRefusal, Denial, EndDate, ExpiredRule};
 
 /// No rule allows the request, and rules for other requests name the host.
 pub const REQUEST_NOT_LISTED: &str = "no rule in network.allow matches this request";
@@ -37,6 +37,16 @@ pub struct DenyWords<R>(pub R);
 impl<R: fmt::Display> fmt::Display for DenyWords<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "network.deny lists {}", self.0)
+    }
+}
+
+/// When an approval expired.
+#[derive(Debug, Clone, Copy)]
+pub struct ApprovalEndWords(pub EndDate);
+
+impl fmt::Display for ApprovalEndWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "its approval expired at {}", self.0)
     }
 }
 
@@ -105,7 +115,8 @@ impl fmt::Display for AskRefusal {
             ),
             Self::Expired(seconds, end) => write!(
                 f,
-                "its approval expired at {end}, and it was not approved again within {seconds} s"
+                "{}, and it was not approved again within {seconds} s",
+                ApprovalEndWords(*end)
             ),
             Self::Refused => f.write_str("the operator denied it (agentbox deny)"),
             Self::TooMany(most) => write!(
@@ -239,6 +250,16 @@ mod tests {
     use super::*;
     use crate::rules::{EgressRule, Expiry};
 
+    const CONSTANTS: [&str; 7] = [
+        REQUEST_NOT_LISTED,
+        REVOKED,
+        LOCAL,
+        OWN,
+        DATAGRAM,
+        BUSY,
+        HONEY,
+    ];
+
     /// LANGUAGE.md: an error has at most 160 characters. The two longest name two cures.
     #[test]
     fn each_denial_is_one_short_line() {
@@ -268,19 +289,10 @@ mod tests {
             AskRefusal::Refused,
             AskRefusal::TooMany(32),
         ];
-        let constants = [
-            REQUEST_NOT_LISTED,
-            REVOKED,
-            LOCAL,
-            OWN,
-            DATAGRAM,
-            BUSY,
-            HONEY,
-        ];
         let all = denials.iter().map(ToString::to_string);
         let all = all.chain(addresses.iter().map(ToString::to_string));
         let all = all.chain(asks.iter().map(ToString::to_string));
-        for text in all.chain(constants.map(str::to_owned)) {
+        for text in all.chain(CONSTANTS.map(str::to_owned)) {
             assert!(
                 text.len() <= 160 && !text.ends_with('.') && !text.contains("  "),
                 "{text}"
@@ -365,16 +377,7 @@ mod tests {
             "the honey value a was on its way out".to_owned(),
             "a request for a on a connection to b".to_owned(),
         ];
-        let constants = [
-            REQUEST_NOT_LISTED,
-            REVOKED,
-            LOCAL,
-            OWN,
-            DATAGRAM,
-            BUSY,
-            CLOSED_ADDRESS,
-            HONEY,
-        ];
+        let constants = CONSTANTS.into_iter().chain([CLOSED_ADDRESS]);
         for text in texts.into_iter().chain(constants.map(str::to_owned)) {
             assert!(is_on_page(&text), "docs/denials.md has no words of: {text}");
         }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::egress::words::{self, ContentRefusal, DenyWords};
+use crate::egress::words::{self, ApprovalEndWords, ContentRefusal, DenyWords};
 use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithheldWhy};
 use crate::policy::Advice;
 use crate::rules::request::FullRequest;
@@ -51,7 +51,7 @@ impl std::fmt::Display for AllowanceEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Rule(expired) => expired.fmt(f),
-            Self::Approval(end) => write!(f, "its approval expired at {end}"),
+            Self::Approval(end) => ApprovalEndWords(*end).fmt(f),
             Self::Secret(secret) => secret.fmt(f),
         }
     }
