@@ -39,7 +39,7 @@ pub const PROBES: &[Probe] = &[
         "kernel-secrets",
         &["F04"],
         "files of /proc and /sys that show the kernel's memory, keys and timers are read",
-        "absent, empty or refused",
+        "absent, empty, or refused by more than a file's mode",
         "the container reads what belongs to the node's kernel",
         |_| secrets(),
     ),
@@ -47,7 +47,7 @@ pub const PROBES: &[Probe] = &[
         "hidden-paths",
         &["F02", "F15", "F22"],
         "the paths that the plan hides, credentials in mounts among them, are read",
-        "absent, empty or refused",
+        "absent, empty, or refused by more than a file's mode",
         "the container reads credentials or sockets that were to be hidden",
         hidden,
     ),
@@ -143,6 +143,8 @@ const SHOWN_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::NXIO,
     Errno::NODEV,
 ]);
+/// The answers of a path that can be looked up. Its mode is no wall (`refused_by`).
+const SHUT: Answers = Answers::or_not_tried(&[Errno::PERM, Errno::NXIO, Errno::NODEV]);
 /// The answers of a file that was opened but has nothing to read.
 const READ_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::ACCESS,
@@ -193,7 +195,11 @@ fn shows(path: &Path) -> Finding {
                 let first = first.file_name();
                 Finding::not_held(format!("{name} shows {}", first.to_string_lossy()))
             }
-            Ok(Some(Err(error))) | Err(error) => SHOWN_NOTHING.of_error(&name, &error),
+            Ok(Some(Err(error))) => SHUT.of_error(&name, &error),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(errno) => refused_by(&name, errno),
+                None => SHUT.of_error(&name, &error),
+            },
         };
     }
     if kind.is_socket() {
@@ -203,12 +209,23 @@ fn shows(path: &Path) -> Finding {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => file,
-        Err(errno) => return SHOWN_NOTHING.finding(&name, errno),
+        Err(errno) => return refused_by(&name, errno),
     };
     match fs::File::from(file).read(&mut [0; 1]) {
         Ok(1) => Finding::not_held(format!("{name} can be read")),
         Ok(_) => Finding::held(format!("{name} is empty")),
         Err(error) => READ_NOTHING.of_error(&name, &error),
+    }
+}
+
+/// The meaning of an errno of a path that is there. For another user than root, only its mode may have refused it: what
+/// is masked has none that does.
+fn refused_by(name: &str, errno: Errno) -> Finding {
+    match errno {
+        Errno::ACCESS => Finding::not_held(format!("{name} is closed by its mode alone ({errno})")),
+        // It went away between the two looks.
+        Errno::NOENT => Finding::held(format!("{name} is gone")),
+        _ => SHUT.finding(name, errno),
     }
 }
 
@@ -388,6 +405,18 @@ mod tests {
             ("/proc", Outcome::NotHeld),
         ] {
             assert_eq!(shows(Path::new(path)).outcome, outcome, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_only_its_mode_closes_is_not_masked() {
+        for (errno, outcome) in [
+            (Errno::ACCESS, Outcome::NotHeld),
+            (Errno::PERM, Outcome::Held),
+            (Errno::NOENT, Outcome::Held),
+            (Errno::MFILE, Outcome::NotTried),
+        ] {
+            assert_eq!(refused_by("/proc/x", errno).outcome, outcome, "{errno:?}");
         }
     }
 
