@@ -131,13 +131,15 @@ impl<'a> Creation<'a> {
 
     /// Ends and removes everything that was made. Failures are only logged: the caller gets the error of the failed
     /// step.
-    pub(super) fn take_away(self) -> Result<(), RuntimeError> {
+    pub(super) fn take_away(self) {
         drop(self.running);
         // A container that was never created leaves no run.
         self.run.discard();
         if let Err(cleanup) = delete::remove_all(&self.place, Some(&self.record)) {
             log::error!("after a failed create: {}", crate::log::chain(&cleanup));
         }
-        self.lock.remove()
+        if let Err(left) = self.lock.remove() {
+            log::error!("after a failed create: {}", crate::log::chain(&left));
+        }
     }
 }

@@ -67,7 +67,7 @@ pub fn create(
             Ok(done)
         }
         Err(error) => {
-            creation.take_away()?;
+            creation.take_away();
             Err(error)
         }
     }
