@@ -1,7 +1,9 @@
 //! The life of a container by hand: behaviour that engines rely on without documenting it.
 
+use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use serde_json::Value;
 
@@ -47,7 +49,7 @@ fn direct_a_container_has_the_life_of_the_specification() {
     assert_eq!(state["bundle"], bundle.as_str());
     assert!(state["ociVersion"].as_str().unwrap().starts_with("1."));
     let pid = state["pid"].as_u64().unwrap().to_string();
-    assert_eq!(std::fs::read_to_string(&pid_file).unwrap(), pid);
+    assert_eq!(fs::read_to_string(&pid_file).unwrap(), pid);
 
     let early = node.call(&["exec", id, "true"]).failed();
     assert!(early.contains("not started"), "{early}");
@@ -96,6 +98,37 @@ fn direct_a_forced_delete_ends_a_running_container_and_accepts_a_missing_one() {
         assert_eq!(node.leftovers(id), Vec::<String>::new());
     }
     node.call(&["delete", id]).failed();
+}
+
+/// Only `delete --force` removes a container of which it cannot be read whether it lives.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_a_container_with_damaged_state_is_deleted_by_force_alone() {
+    let node = Node::new();
+    let id = &id("damaged");
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
+    node.call(&["run", "--detach", "--bundle", &bundle, id])
+        .ok();
+    let _guard = Guard(&node, id);
+    let state = json(&node.call(&["state", id]).ok());
+    let alive = format!("/proc/{}", state["pid"]);
+    let is_ours = |left: &String| left.contains("/index/");
+    let record = node.leftovers(id).into_iter().find(is_ours).unwrap();
+    for file in [
+        format!("{record}/record.json"),
+        format!("{}/{id}/state.json", node.root),
+    ] {
+        let whole = fs::read(&file).unwrap();
+        fs::write(&file, &whole[..whole.len() / 2]).unwrap();
+        let refused = node.call(&["delete", id]).failed();
+        assert!(refused.contains("delete --force"), "{file}: {refused}");
+        assert!(Path::new(&alive).exists(), "{file}: it was killed");
+        fs::write(&file, whole).unwrap();
+    }
+    fs::write(format!("{}/{id}/state.json", node.root), "{").unwrap();
+    node.call(&["delete", "--force", id]).ok();
+    assert_eq!(node.leftovers(id), Vec::<String>::new());
+    assert!(!Path::new(&alive).exists());
 }
 
 #[test]

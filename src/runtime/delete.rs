@@ -36,7 +36,7 @@ pub fn delete(place: &ContainerPaths, deletes: DeleteScope) -> Result<(), Runtim
         end_first(place);
     }
     let lock = place.lock()?;
-    let record = read_record(place);
+    let record = read_record(place, deletes)?;
     if record.is_none() && !place.dir().exists() && !place.libcontainer_dir().exists() {
         lock.remove()?;
         return match deletes {
@@ -45,13 +45,27 @@ pub fn delete(place: &ContainerPaths, deletes: DeleteScope) -> Result<(), Runtim
         };
     }
     if deletes == DeleteScope::Ended {
-        let status = status::load(place)
-            .map(|c| c.status())
-            .unwrap_or(ContainerStatus::Stopped);
-        check_ended(place.id.as_str(), status)?;
+        check_ended(place.id.as_str(), status_of(place)?)?;
     }
     remove_all(place, record.as_ref())?;
     lock.remove()
+}
+
+/// The status; that of an ended one if libcontainer's part is missing, which is made last and removed first.
+fn status_of(place: &ContainerPaths) -> Result<ContainerStatus, RuntimeError> {
+    match status::load(place) {
+        Ok(container) => Ok(container.status()),
+        Err(RuntimeError::Unknown(_)) => Ok(ContainerStatus::Stopped),
+        // It may live.
+        Err(error) => Err(RuntimeError::State {
+            verb: "delete",
+            id: place.id.as_str().to_owned(),
+            why: format!(
+                "it may be running: {}; `agentbox delete --force` kills and removes it",
+                crate::log::chain(&error)
+            ),
+        }),
+    }
 }
 
 /// Refuses a container that lives, or that another `create` is making.
@@ -88,18 +102,23 @@ fn end_first(place: &ContainerPaths) {
     }
 }
 
-/// The record, if it can be read. An unreadable one must not keep the rest from being removed.
-fn read_record(place: &ContainerPaths) -> Option<Record> {
-    match Record::read(&place.dir()) {
-        Ok(record) => Some(record),
+/// The record, if there is one. An unreadable one must not keep `delete --force` from removing the rest.
+fn read_record(
+    place: &ContainerPaths,
+    deletes: DeleteScope,
+) -> Result<Option<Record>, RuntimeError> {
+    let dir = place.dir();
+    match Record::read(&dir) {
+        Ok(record) => Ok(Some(record)),
+        // The creation or deletion was killed.
+        Err(_) if !dir.join(record::FILE).exists() => Ok(None),
+        Err(error) if deletes == DeleteScope::Ended => Err(error),
         Err(error) => {
-            if place.dir().exists() {
-                log::warn!(
-                    "delete by what can be read of its record: {}",
-                    crate::log::chain(&error)
-                );
-            }
-            None
+            log::warn!(
+                "delete by what can be read of its record: {}",
+                crate::log::chain(&error)
+            );
+            Ok(None)
         }
     }
 }

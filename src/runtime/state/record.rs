@@ -122,7 +122,7 @@ impl Record {
         let text = read_text(&path)?;
         let input = |e: serde_json::Error| RuntimeError::Input {
             path: path.clone(),
-            why: e.to_string(),
+            why: format!("it is damaged: {e}; remove the container with `agentbox delete --force`"),
         };
         let Format { format } = serde_json::from_slice(&text).map_err(input)?;
         if format > FORMAT {
