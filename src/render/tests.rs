@@ -308,17 +308,7 @@ fn an_explanation_is_plain_text_whatever_a_path_is_called() {
         why: format!("nobody writes it: {TREACHEROUS}").into(),
     });
     let text = explain::text(
-        &explain::ExplainedContainer {
-            landlock: None,
-            left: TimeLeft::default(),
-            now: None,
-            settings: Vec::new(),
-            name: format!("bundle {TREACHEROUS}"),
-            identity: None,
-            chosen_by: "--policy".to_owned(),
-            decided: Some(decided),
-            filter: None,
-        },
+        &subject(&format!("bundle {TREACHEROUS}"), decided),
         explain::PageLength::Screen,
     );
     assert_eq!(text.matches("nobody writes it").count(), 1);
@@ -326,6 +316,21 @@ fn an_explanation_is_plain_text_whatever_a_path_is_called() {
         !text.contains("\n  /work") && !text.contains('\u{1b}'),
         "{text}"
     );
+}
+
+/// A decided container, as `explain` gets it.
+fn subject(name: &str, decided: DecidedPlan) -> explain::ExplainedContainer {
+    explain::ExplainedContainer {
+        landlock: None,
+        left: TimeLeft::default(),
+        now: None,
+        settings: Vec::new(),
+        name: name.to_owned(),
+        identity: None,
+        chosen_by: "--policy".to_owned(),
+        decided: Some(decided),
+        filter: None,
+    }
 }
 
 /// The header fields that a request may carry are part of the walls.
@@ -337,20 +342,7 @@ fn the_nodes_further_fields_of_requests_are_explained() {
         network.mode = crate::policy::NetworkMode::Allowlist;
         network.rules.allow = [rule.parse().unwrap()].into();
         network.request_fields = fields.iter().map(|field| field.parse().unwrap()).collect();
-        explain::text(
-            &explain::ExplainedContainer {
-                landlock: None,
-                left: TimeLeft::default(),
-                now: None,
-                settings: Vec::new(),
-                name: "x".to_owned(),
-                identity: None,
-                chosen_by: "--policy".to_owned(),
-                decided: Some(decided),
-                filter: None,
-            },
-            explain::PageLength::Screen,
-        )
+        explain::text(&subject("x", decided), explain::PageLength::Screen)
     };
     let request = "GET https://example.com/**";
     let text = explained(&["x-acme-*", "x-trace"], request);
@@ -393,17 +385,7 @@ fn a_screen_has_what_is_particular_and_all_has_everything() {
     ]
     .into();
     let explained = |length| {
-        let subject = explain::ExplainedContainer {
-            landlock: None,
-            left: TimeLeft::default(),
-            now: None,
-            settings: Vec::new(),
-            name: "x".to_owned(),
-            identity: None,
-            chosen_by: "--policy".to_owned(),
-            decided: Some(decided.clone()),
-            filter: None,
-        };
+        let subject = subject("x", decided.clone());
         explain::text(&subject, length)
     };
     let (screen, all) = (
@@ -429,17 +411,7 @@ fn a_screen_names_shared_namespaces() {
         let mut decided = decided(&parse(engine()), "");
         decided.plan.devices.clear();
         change(&mut decided.plan);
-        let subject = explain::ExplainedContainer {
-            landlock: None,
-            left: TimeLeft::default(),
-            now: None,
-            settings: Vec::new(),
-            name: "x".to_owned(),
-            identity: None,
-            chosen_by: "--policy".to_owned(),
-            decided: Some(decided),
-            filter: None,
-        };
+        let subject = subject("x", decided);
         explain::text(&subject, explain::PageLength::Screen).contains("  namespaces: ")
     };
     fn own(plan: &mut Plan) {
