@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
@@ -44,7 +45,7 @@ pub struct Wrap {
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub allow: Vec<String>,
     /// Allow an agent its hosts, login, settings and history [default: by the command's name]
-    #[arg(long, value_name = "NAME|none", value_parser = ["claude", "codex", "gemini", "opencode", "qwen", "aider", "none"])]
+    #[arg(long, value_name = "NAME|none", value_parser = PossibleValuesParser::new(AGENTS.into_iter().chain(["none"])))]
     pub agent: Option<String>,
     /// Always refuse a host, repeatable [default: all its ports]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]

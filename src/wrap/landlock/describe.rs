@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 
 use super::place::{OWN_VARIABLES, RunTempDir};
-use super::rules::{self, LandlockAccess, LandlockRule};
+use super::rules::{self, LandlockAccess, LandlockReason, LandlockRule};
 use super::{abi, cannot, capabilities, decide_in, filter, streams};
 use crate::cli::GlobalOptions;
 use crate::plan::{DecidedPlan, MountReason, Plan};
@@ -48,8 +48,9 @@ fn opened(rule: LandlockRule) -> LandlockPath {
     LandlockPath {
         path: rule.path,
         access: in_words(rule.access).to_owned(),
-        is_listed: !rule.access.writes() && rule.why == MountReason::Programs.to_string(),
-        why: rule.why,
+        is_listed: !rule.access.writes()
+            && rule.why == LandlockReason::Mount(MountReason::Programs),
+        why: rule.why.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::plan::{BindAccess, Plan, ProgramMode, SourceIdentity};
+use crate::plan::{BindAccess, MountReason, Plan, ProgramMode, SourceIdentity};
 
 /// The access that a rule grants, to a file or to everything below a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,33 @@ impl LandlockAccess {
     }
 }
 
+/// Why a path has a rule. It reads as a phrase.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LandlockReason {
+    /// The plan mounts it.
+    Mount(MountReason),
+    /// A directory of this run.
+    Run,
+    /// It is the node's own.
+    Node,
+    /// A device that every program may use.
+    Device,
+    /// The caller's terminal.
+    Terminal,
+}
+
+impl std::fmt::Display for LandlockReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Mount(why) => why.fmt(f),
+            Self::Run => f.write_str("a directory of this run, removed afterwards"),
+            Self::Node => f.write_str("the node's own"),
+            Self::Device => f.write_str("for every program"),
+            Self::Terminal => f.write_str("the caller's terminal"),
+        }
+    }
+}
+
 /// One Landlock rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LandlockRule {
@@ -35,8 +62,8 @@ pub struct LandlockRule {
     pub judged: Option<SourceIdentity>,
     /// The access that it grants.
     pub access: LandlockAccess,
-    /// The reason, for people.
-    pub why: String,
+    /// The reason.
+    pub why: LandlockReason,
     /// Whether it is for one entry of a directory without a rule. A missing entry is no error.
     pub part: bool,
 }
@@ -62,11 +89,11 @@ pub struct UnhiddenPath {
 
 /// The rules for a plan. `own` are directories of this run, `terminals` are the command's input and output.
 pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRule> {
-    let rule = |path: &Path, access, why: &str| LandlockRule {
+    let rule = |path: &Path, access, why| LandlockRule {
         path: path.to_owned(),
         judged: None,
         access,
-        why: why.to_owned(),
+        why,
         part: false,
     };
     let mut rules: Vec<LandlockRule> = plan
@@ -87,26 +114,25 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRu
                     (true, ProgramMode::Refused) => LandlockAccess::ReadWrite,
                     (true, ProgramMode::Run) => LandlockAccess::ReadWriteExecute,
                 },
-                why: mount.why.to_string(),
+                why: LandlockReason::Mount(mount.why.clone()),
                 part: false,
             })
         })
         .collect();
-    let of_the_run = "a directory of this run, removed afterwards";
     rules.extend(
         own.iter()
-            .map(|path| rule(path, LandlockAccess::ReadWriteExecute, of_the_run)),
+            .map(|path| rule(path, LandlockAccess::ReadWriteExecute, LandlockReason::Run)),
     );
     // All of /proc: a rule needs an existing directory, and each process has its own.
     rules.push(rule(
         Path::new("/proc"),
         LandlockAccess::Read,
-        "the node's own",
+        LandlockReason::Node,
     ));
     let devices = DEVICES.iter().map(Path::new);
-    rules.extend(devices.map(|p| rule(p, LandlockAccess::Device, "for every program")));
+    rules.extend(devices.map(|p| rule(p, LandlockAccess::Device, LandlockReason::Device)));
     let terminals = terminals.iter().map(PathBuf::as_path);
-    rules.extend(terminals.map(|p| rule(p, LandlockAccess::Device, "the caller's terminal")));
+    rules.extend(terminals.map(|p| rule(p, LandlockAccess::Device, LandlockReason::Terminal)));
     rules
 }
 
@@ -158,7 +184,7 @@ mod tests {
                 kind,
             }),
             access,
-            why: String::new(),
+            why: LandlockReason::Node,
             part: false,
         }
     }
