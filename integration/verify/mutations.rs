@@ -347,6 +347,18 @@ const MUTATIONS: &[Mutation] = &[
         &["hidden-paths"],
     ),
     (
+        // For this user its mode answers in place of the mask.
+        "one-mask-of-a-file-of-root",
+        |c| {
+            c["process"]["user"] = json!({"uid": 1000, "gid": 1000});
+            c["linux"]["maskedPaths"]
+                .as_array_mut()
+                .unwrap()
+                .retain(|p| p != "/proc/timer_list");
+        },
+        &["kernel-secrets"],
+    ),
+    (
         "read-only-paths",
         |c| c["linux"]["readonlyPaths"] = json!([]),
         &["kernel-knobs", "read-only-paths"],
