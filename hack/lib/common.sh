@@ -48,10 +48,23 @@ release_binary() {
     printf '%s/%srelease/agentbox\n' "${CARGO_TARGET_DIR:-$REPO/target}" "$target"
 }
 
+# cargo_release VERB ARGUMENTS...: builds the release. Messages of panics name files of libraries: their names must not depend
+# on the home directory, nor on where the libraries came from, so that one commit gives one binary on every machine.
+cargo_release() {
+    local verb=$1 target source flags=
+    shift
+    target=$(sed -n 's/^target = "\(.*\)"$/\1/p' "$REPO/.cargo/config.toml")
+    (cd "$REPO" && cargo fetch --quiet --locked --target "$target" >&2)
+    for source in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do
+        flags+="'--remap-path-prefix=$source=/libraries', "
+    done
+    (cd "$REPO" && cargo --config "target.$target.rustflags=[$flags]" "$verb" --release --locked --bin agentbox "$@" >&2)
+}
+
 # build_release: the binary that is installed, demonstrated and tested. Prints nothing; sets AGENTBOX_BIN.
 build_release() {
     AGENTBOX_BIN=$(release_binary)
-    (cd "$REPO" && cargo build --release --locked --bin agentbox >&2)
+    cargo_release build
     [ -x "$AGENTBOX_BIN" ] || die "the build left no $AGENTBOX_BIN"
     export AGENTBOX_BIN
 }
