@@ -49,6 +49,9 @@ impl<'de> Deserialize<'de> for PlainText {
 }
 
 impl PlainText {
+    /// Most characters of one.
+    pub const LONGEST: usize = LONGEST;
+
     /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0

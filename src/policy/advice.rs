@@ -152,10 +152,7 @@ impl Advice {
     pub fn of_rule(rule: &EgressRule) -> Self {
         let (target, reach) = match rule {
             EgressRule::Connection(rule) => (&rule.target, rule.reach),
-            // A comma in a path would begin another rule of the list.
-            EgressRule::Request(rule) if rule.to_string().contains([',', '\'']) => {
-                return Self::Deliberate(IN_LIST);
-            }
+            EgressRule::Request(rule) if !rule.fits_a_list() => return Self::Deliberate(IN_LIST),
             // A request rule names single requests or calls.
             EgressRule::Request(rule) => (&rule.target, HostReach::Public),
         };

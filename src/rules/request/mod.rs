@@ -209,6 +209,15 @@ impl RequestRule {
         }
     }
 
+    /// Whether it can stand in a list of rules that a user types. A comma of a path would begin another rule, and a quote
+    /// end an argument.
+    pub fn fits_a_list(&self) -> bool {
+        let words = self.mcp().map(ToString::to_string).unwrap_or_default();
+        ![self.path.to_string(), words]
+            .iter()
+            .any(|text| text.contains([',', '\'']))
+    }
+
     /// The port that it allows.
     pub fn allowed_port(&self) -> u16 {
         self.port.unwrap_or(self.scheme.port())

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::audit::PlainText;
 use crate::egress::words::{self, ApprovalEndWords, ContentRefusal, DenyWords};
 use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithheldWhy};
 use crate::policy::Advice;
@@ -254,22 +255,19 @@ enum RequestFault {
 }
 
 impl RequestRefusal {
-    /// The longest rule that is suggested.
-    const LONGEST: usize = 300;
-
-    /// No rule allows it, or none any more.
+    /// No rule allows it, or none any more. A rule that the log would cut is not named.
     pub fn not_listed(asked: &FullRequest, expired: Option<ExpiredRule>) -> Self {
         let missing = match &expired {
-            Some(expired) => Some(expired.rule.to_string()),
-            None => asked.rule().map(|rule| rule.to_string()),
+            Some(expired) => Some(expired.rule.clone()),
+            None => asked.rule().map(EgressRule::Request),
         };
-        // In a list a comma ends a rule, and a quote ends a typed argument.
-        let plain = |rule: &String| {
-            let path = rule.split_once("://").map_or("", |(_, path)| path);
-            !path.contains([',', '\'']) && rule.len() <= Self::LONGEST
+        let fits_a_list = |rule: &EgressRule| match rule {
+            EgressRule::Request(rule) => rule.fits_a_list(),
+            EgressRule::Connection(_) => true,
         };
+        let missing = missing.filter(fits_a_list).map(|rule| rule.to_string());
         Self {
-            missing: missing.filter(plain),
+            missing: missing.filter(|rule| rule.len() <= PlainText::LONGEST),
             ..Self::new(
                 asked,
                 expired.map_or(RequestFault::NotListed, RequestFault::Expired),
@@ -422,6 +420,20 @@ mod tests {
         assert_eq!(missing(expired).as_deref(), Some("GET https://r.test/**"));
         let control = missing(None);
         assert_eq!(control.as_deref(), Some("GET https://r.test/x"));
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_typed_or_logged_whole_is_not_named() {
+        let missing = |path: &str| {
+            let asked = typed(&format!("GET https://r.test/{path}")).unwrap();
+            RequestRefusal::not_listed(&asked, None).missing_rule()
+        };
+        assert!(missing("x").is_some(), "the control");
+        for path in ["a,b", "a'b", &"x".repeat(PlainText::LONGEST)] {
+            assert_eq!(missing(path), None, "{path}");
+        }
+        let rule: EgressRule = "GET,HEAD https://r.test/x".parse().unwrap();
+        assert_eq!(Advice::of_rule(&rule), Advice::Offer);
     }
 
     #[test]
