@@ -22,6 +22,7 @@
 //! | Module | Purpose | May |
 //! |---|---|---|
 //! | [`engines`] | Docker, containerd, podman, CRI-O, kubelets: annotations, roots, directories | only compute |
+//! | [`data`] | the program's own tables: policies/**/*.toml | only compute |
 //! | [`text`] | quotes, bounds and escapes words of others | only compute |
 //! | [`rules`] | network rules, requests -> verdicts | only compute |
 //! | [`policy`] | text -> [`policy::Policy`] | only compute |
@@ -53,6 +54,7 @@ pub mod audit;
 pub mod cgroup;
 pub mod cli;
 pub mod cmd;
+pub mod data;
 pub mod devices;
 pub mod doctor;
 pub mod egress;

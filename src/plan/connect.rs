@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::error::PlanError;
 use super::network::{DNS_PORT, NetworkPlan, ServiceTarget};
 use super::wrap_plan::WrapPlan;
+use crate::data::table;
 use crate::policy::connect::MOST_SERVICES;
 use crate::policy::{ConnectService, NetworkMode, Policy};
 use crate::rules::{Decision, EgressRules, Host, NetworkRule, closed};
@@ -44,7 +45,8 @@ struct ClosedPorts {
 }
 
 static CLOSED: LazyLock<ClosedServices> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../policies/services.toml"))
+    table!("services")
+        .read()
         .expect("a test parses the built-in list")
 });
 

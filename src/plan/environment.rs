@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::network::NetworkPlan;
 use super::signing::{SSH_SOCKET_AT, SSH_VARIABLE};
 use super::trust::{self, TRUST_IN};
+use crate::data::table;
 use crate::egress::own::no_proxy;
 use crate::rules::request::Scheme;
 use crate::rules::{Decision, Denial, EgressRules, Host, HostName, RuleTarget};
@@ -124,7 +125,8 @@ fn plain_addresses(rules: &EgressRules) -> Vec<PlainAddress> {
     if !rules.have_requests() {
         return Vec::new();
     }
-    let plain: BaseUrlList = toml::from_str(include_str!("../../policies/plain.toml"))
+    let plain: BaseUrlList = table!("plain")
+        .read()
         .expect("a test parses the built-in list");
     let known = plain.base.into_iter();
     let known = known.filter(|base| has_requests_alone(rules, &base.host));

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::file::FileSystem;
 use super::keys::Keys;
 use super::settings::FilesByContent;
+use crate::data::table;
 use crate::kernel::paths::{is_of_component, is_outside};
 use crate::policy::Filesystem;
 
@@ -102,7 +103,8 @@ impl NeverList {
     /// The built-in list.
     pub fn builtin() -> &'static Self {
         static LIST: LazyLock<NeverList> = LazyLock::new(|| {
-            toml::from_str(include_str!("../../policies/never.toml"))
+            table!("never")
+                .read()
                 .expect("a test parses the built-in list")
         });
         &LIST

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
 use super::text;
+use crate::data::table;
 use crate::policy::ProtectedName;
 
 /// The parsed list.
@@ -84,8 +85,8 @@ impl ProtectedPlace {
 }
 
 static BUILTIN: LazyLock<ProtectedList> = LazyLock::new(|| {
-    let text = include_str!("../../policies/protected.toml");
-    let mut list: ProtectedList = toml::from_str(text).expect("a test parses the built-in list");
+    let list = table!("protected").read();
+    let mut list: ProtectedList = list.expect("a test parses the built-in list");
     for (index, place) in list.place.iter().enumerate() {
         if let Some(name) = place.path.file_name() {
             let name = name.as_encoded_bytes().to_ascii_lowercase();

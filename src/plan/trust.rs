@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::report::DENIED_IN;
+use crate::data::table;
 
 /// The directory with these files, inside.
 pub const TRUST_IN: &str = "/run/agentbox/trust";
@@ -49,7 +50,8 @@ struct Variable {
 }
 
 static LIST: LazyLock<TrustList> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../policies/trust.toml"))
+    table!("trust")
+        .read()
         .expect("a test parses the built-in list")
 });
 

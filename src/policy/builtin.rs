@@ -1,12 +1,22 @@
 //! The policies that are built into the program.
 
-/// Name and text of each, tightest first; `ci` is `standard` with other writable files. They are parsed when needed: this is
-/// on the way of every start.
+use super::table::PolicyFile;
+use crate::data::{BuiltinTable, table};
+
+/// Name and text of each, tightest first; `ci` is `standard` with other writable files.
 pub const BUILTIN: [(&str, &str); 4] = [
     ("strict", include_str!("../../policies/strict.toml")),
     ("standard", include_str!("../../policies/standard.toml")),
     ("ci", include_str!("../../policies/ci.toml")),
     ("permissive", include_str!("../../policies/permissive.toml")),
+];
+
+/// The same, as every start reads them.
+const TABLES: [(&str, BuiltinTable); 4] = [
+    ("strict", table!("strict")),
+    ("standard", table!("standard")),
+    ("ci", table!("ci")),
+    ("permissive", table!("permissive")),
 ];
 
 /// Whether a built-in policy has this name.
@@ -19,6 +29,12 @@ pub(super) const DEFAULT: &str = "standard";
 
 /// The ceiling if the node's file names none.
 pub(super) const CEILING: &str = "permissive";
+
+/// What a built-in policy says.
+pub(super) fn file(name: &str) -> Option<PolicyFile> {
+    let (_, table) = TABLES.iter().find(|(builtin, _)| *builtin == name)?;
+    Some(table.read().expect("a test reads the built-in policies"))
+}
 
 /// The text of a built-in policy.
 pub(super) fn text(name: &str) -> Option<&'static str> {

@@ -80,7 +80,7 @@ pub fn presets(sources: &Sources<'_>) -> Result<Vec<ListedPreset>, PolicyError> 
     let resolver = Resolver::new(sources);
     let presets = resolver.library.presets();
     Ok(presets
-        .names()?
+        .names()
         .into_iter()
         .map(|name| ListedPreset {
             of_node: presets.is_of_node(&name),

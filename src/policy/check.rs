@@ -22,7 +22,7 @@ impl Resolver<'_> {
         let presets = self.library.presets();
         let is_preset = |name: &str| {
             let name = name.parse().ok();
-            name.is_some_and(|name| presets.names().is_ok_and(|all| all.contains(&name)))
+            name.is_some_and(|name| presets.names().contains(&name))
         };
         network::check(&policy.network, &self.sources.node.allow, is_preset).map_err(
             |network::RuleRefusal { field, rule, why }| PolicyError::RuleNotAllowed {

@@ -100,7 +100,14 @@ impl<'a> Library<'a> {
         let mut layers = Vec::new();
         let top = source.clone();
         loop {
-            let mut file: PolicyFile = parse(&source, text)?;
+            let builtin = match &source {
+                PolicyText::Builtin(name) => builtin::file(name.as_str()),
+                _ => None,
+            };
+            let mut file: PolicyFile = match builtin {
+                Some(file) => file,
+                None => parse(&source, text)?,
+            };
             let base = file.base.take();
             layers.push((source.clone(), file));
             let Some(base) = base else { break };

@@ -7,12 +7,13 @@ use serde::Deserialize;
 
 use super::VariableName;
 use super::secret::{BasicUser, SecretHeader};
+use crate::data::{BuiltinTable, table};
 use crate::rules::git::several;
 use crate::rules::request::RequestRule;
 use crate::text::{few, nearest};
 
 /// The providers: reviewed data.
-const BUILTIN: &str = include_str!("../../policies/keys.toml");
+const BUILTIN: BuiltinTable = table!("keys");
 
 /// What a secret of a provider has unless it says otherwise.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -50,7 +51,7 @@ impl KeyPreset {
 /// Read when a secret first names one.
 fn all() -> Result<&'static BTreeMap<String, KeyPreset>, String> {
     static ALL: LazyLock<Result<BTreeMap<String, KeyPreset>, String>> =
-        LazyLock::new(|| toml::from_str(BUILTIN).map_err(|error| error.to_string()));
+        LazyLock::new(|| BUILTIN.read().map_err(|error| error.to_string()));
     ALL.as_ref()
         .map_err(|error| format!("policies/keys.toml: {error}"))
 }

@@ -16,8 +16,6 @@ pub enum PolicyText {
     Own(String),
     /// The node's own file.
     Node,
-    /// The built-in presets.
-    Presets,
     /// A preset of the node.
     Preset(PresetName),
 }
@@ -29,7 +27,6 @@ impl fmt::Display for PolicyText {
             Self::File(name) => write!(f, "policy file {name}.toml"),
             Self::Own(path) => write!(f, "policy file {path}"),
             Self::Node => f.write_str("the node's file"),
-            Self::Presets => f.write_str("the built-in presets"),
             Self::Preset(name) => write!(f, "preset file {name}.toml"),
         }
     }
@@ -42,7 +39,7 @@ impl PolicyText {
             Self::Builtin(name) => Origin::Builtin(name.clone()),
             Self::File(name) => Origin::File(name.clone()),
             Self::Own(path) => Origin::OwnFile(path.clone()),
-            Self::Node | Self::Presets | Self::Preset(_) => Origin::Node,
+            Self::Node | Self::Preset(_) => Origin::Node,
         }
     }
 }

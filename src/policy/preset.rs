@@ -2,18 +2,19 @@
 //! node defines them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::policy_text::PolicyText;
 use super::{Origin, PolicyError, file};
+use crate::data::table;
 use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::{few, nearest, shown};
 
-/// The services: reviewed data.
-const BUILTIN: &str = include_str!("../../policies/presets.toml");
+/// The services: reviewed data, read when a policy first names one: `wrap` resolves its policy twice.
+static BUILTIN: LazyLock<BTreeMap<PresetName, Preset>> = LazyLock::new(builtin);
 
 /// One preset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,12 +69,12 @@ impl<'a> Presets<'a> {
         if let Some(text) = self.files.get(name.as_str()) {
             return file::parse(&PolicyText::Preset(name.clone()), text);
         }
-        match parsed()?.get(name) {
+        match BUILTIN.get(name) {
             Some(preset) => Ok(preset.clone()),
             None => {
                 // The node's own first: a company's preset is what its users mean.
                 let (own, others): (Vec<_>, Vec<_>) =
-                    self.names()?.into_iter().partition(|n| self.is_of_node(n));
+                    self.names().into_iter().partition(|n| self.is_of_node(n));
                 let known = own.into_iter().chain(others).map(|n| format!("@{n}"));
                 let known: Vec<String> = known.collect();
                 let asked = format!("@{name}");
@@ -92,25 +93,15 @@ impl<'a> Presets<'a> {
     }
 
     /// All names.
-    pub fn names(&self) -> Result<BTreeSet<PresetName>, PolicyError> {
+    pub fn names(&self) -> BTreeSet<PresetName> {
         let files = self.files.keys().filter_map(|name| name.parse().ok());
-        Ok(parsed()?.keys().cloned().chain(files).collect())
+        BUILTIN.keys().cloned().chain(files).collect()
     }
 
     /// Whether a file of the node defines it.
     pub fn is_of_node(&self, name: &PresetName) -> bool {
         self.files.contains_key(name.as_str())
     }
-}
-
-/// The built-in presets, parsed when a policy first names one: `wrap` resolves its policy twice.
-fn parsed() -> Result<&'static BTreeMap<PresetName, Preset>, PolicyError> {
-    static PARSED: OnceLock<BTreeMap<PresetName, Preset>> = OnceLock::new();
-    if let Some(parsed) = PARSED.get() {
-        return Ok(parsed);
-    }
-    let parsed = builtin()?;
-    Ok(PARSED.get_or_init(|| parsed))
 }
 
 /// Package indexes by their usual names, with the preset that `policy presets --detect` creates for each.
@@ -139,8 +130,9 @@ fn how_to_define(name: &PresetName) -> String {
 }
 
 /// The built-in presets.
-pub fn builtin() -> Result<BTreeMap<PresetName, Preset>, PolicyError> {
-    file::parse(&PolicyText::Presets, BUILTIN)
+pub fn builtin() -> BTreeMap<PresetName, Preset> {
+    let presets = table!("presets").read();
+    presets.expect("a test reads the built-in presets")
 }
 
 #[cfg(test)]
@@ -152,7 +144,7 @@ mod tests {
 
     #[test]
     fn the_built_in_presets_are_exact_and_described() {
-        let all = builtin().unwrap();
+        let all = builtin();
         for name in ["github", "anthropic", "openai", "google-ai"] {
             assert!(all.contains_key(&name.parse().unwrap()), "{name}");
         }
@@ -178,7 +170,7 @@ mod tests {
     /// A preset for reading changes nothing, and one for an API opens no host.
     #[test]
     fn request_presets_open_no_host_and_read_presets_write_nothing() {
-        let all = builtin().unwrap();
+        let all = builtin();
         let ends = |end: &str| -> Vec<_> {
             all.iter()
                 .filter(|(name, _)| name.as_str().ends_with(end))

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
+use crate::data::table;
 use crate::text::{ValueError, text_type};
 
 text_type! {
@@ -45,7 +46,8 @@ fn known() -> Vec<String> {
     struct ListedName {
         path: String,
     }
-    let list: List = toml::from_str(include_str!("../../policies/protected.toml"))
+    let list: List = table!("protected")
+        .read()
         .expect("a test parses the built-in list");
     list.place.into_iter().map(|place| place.path).collect()
 }

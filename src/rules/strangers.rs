@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::HostName;
 use super::connection::is_within;
+use crate::data::table;
 
 /// Additions to the public suffix list: `policies/publishers.toml`.
 #[derive(Debug, Deserialize)]
@@ -26,7 +27,8 @@ struct Publisher {
 
 /// Parsed at the first wildcard.
 static PUBLISHERS: LazyLock<Publishers> = LazyLock::new(|| {
-    toml::from_str(include_str!("../../policies/publishers.toml"))
+    table!("publishers")
+        .read()
         .expect("a test parses the built-in list")
 });
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::toolchain::prefix_of;
+use crate::data::table;
 
 /// The parsed list.
 #[derive(Debug, Deserialize)]
@@ -59,7 +60,8 @@ struct Toolchain {
 impl SystemList {
     /// The built-in list.
     pub fn builtin() -> Self {
-        toml::from_str(include_str!("../../policies/wrap.toml"))
+        table!("wrap")
+            .read()
             .expect("a test parses the built-in list")
     }
 

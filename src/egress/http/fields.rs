@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::data::table;
 use crate::rules::request::FieldPattern;
 
 /// Fields of a single connection (RFC 9110, section 7.6.1), besides those that `Connection` names, and fields that the
@@ -48,7 +49,8 @@ struct Group {
 }
 
 static BUILTIN: LazyLock<Vec<FieldPattern>> = LazyLock::new(|| {
-    let file: File = toml::from_str(include_str!("../../../policies/fields.toml"))
+    let file: File = table!("fields")
+        .read()
         .expect("a test parses the built-in list");
     let groups = file.group.into_iter();
     groups.flat_map(|group| group.names).collect()

@@ -115,7 +115,7 @@ fn builtin(name: &str) -> Policy {
 
 /// The presets of `permissive`, expanded.
 fn services() -> BTreeSet<EgressRule> {
-    let mut presets = preset::builtin().unwrap();
+    let mut presets = preset::builtin();
     ["anthropic", "github", "google-ai", "openai"]
         .into_iter()
         .flat_map(|name| presets.remove(&name.parse().unwrap()).unwrap().rules)

@@ -7,15 +7,16 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::cli::AGENTS;
+use crate::data::{BuiltinTable, table};
 
-/// The files, in the order of [`AGENTS`].
-const BUILTIN: [&str; AGENTS.len()] = [
-    include_str!("../../../policies/agents/claude.toml"),
-    include_str!("../../../policies/agents/codex.toml"),
-    include_str!("../../../policies/agents/gemini.toml"),
-    include_str!("../../../policies/agents/opencode.toml"),
-    include_str!("../../../policies/agents/qwen.toml"),
-    include_str!("../../../policies/agents/aider.toml"),
+/// Their files, in the order of [`AGENTS`].
+const BUILTIN: [BuiltinTable; AGENTS.len()] = [
+    table!("agents/claude"),
+    table!("agents/codex"),
+    table!("agents/gemini"),
+    table!("agents/opencode"),
+    table!("agents/qwen"),
+    table!("agents/aider"),
 ];
 
 /// An agent.
@@ -110,8 +111,9 @@ impl AgentData {
     pub fn all() -> impl Iterator<Item = (&'static str, &'static Self)> {
         /// Parsed once, where a command may be an agent.
         static ALL: LazyLock<Vec<AgentData>> = LazyLock::new(|| {
-            let parse = |text| toml::from_str(text).expect("a test parses the built-in files");
-            BUILTIN.into_iter().map(parse).collect()
+            let read =
+                |table: BuiltinTable| table.read().expect("a test parses the built-in files");
+            BUILTIN.into_iter().map(read).collect()
         });
         AGENTS.into_iter().zip(ALL.iter())
     }
