@@ -49,8 +49,8 @@ fn main() {
     }
 }
 
-/// Writes the table of each TOML file in a directory and below it, which src/data.rs reads: parsing the texts at each start took
-/// a twelfth of `wrap`'s processor time.
+/// Writes the JSON of each TOML file in a directory and below it, which src/data.rs reads: parsing TOML at each start took a
+/// twelfth of `wrap`'s processor time.
 fn write_tables(texts: &Path, tables: &Path) {
     fs::create_dir_all(tables).expect("a directory for tables");
     for entry in fs::read_dir(texts).expect("the directory of policies") {
@@ -58,51 +58,12 @@ fn write_tables(texts: &Path, tables: &Path) {
         let table = tables.join(path.file_name().expect("a file has a name"));
         if path.is_dir() {
             write_tables(&path, &table);
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-        {
+        } else if path.extension().is_some_and(|kind| kind == "toml") {
             let text = fs::read_to_string(&path).expect("a text of policies");
-            let parsed = toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-            let mut bytes = Vec::new();
-            encode(&toml::Value::Table(parsed), &mut bytes);
-            fs::write(table.with_extension("table"), bytes).expect("a table is written");
-        }
-    }
-}
-
-/// Appends a value: a letter for its kind, a length where it has one, what it contains. src/data.rs has the other direction.
-fn encode(value: &toml::Value, out: &mut Vec<u8>) {
-    let length = |length: usize| u16::try_from(length).expect("a table of policies is small");
-    let text = |text: &str, out: &mut Vec<u8>| {
-        out.extend(length(text.len()).to_le_bytes());
-        out.extend(text.as_bytes());
-    };
-    match value {
-        toml::Value::String(string) => {
-            out.push(b's');
-            text(string, out);
-        }
-        toml::Value::Integer(number) => {
-            out.push(b'i');
-            out.extend(number.to_le_bytes());
-        }
-        toml::Value::Boolean(truth) => out.extend([b'b', u8::from(*truth)]),
-        toml::Value::Array(items) => {
-            out.push(b'a');
-            out.extend(length(items.len()).to_le_bytes());
-            items.iter().for_each(|item| encode(item, out));
-        }
-        toml::Value::Table(entries) => {
-            out.push(b't');
-            out.extend(length(entries.len()).to_le_bytes());
-            for (key, value) in entries {
-                text(key, out);
-                encode(value, out);
-            }
-        }
-        toml::Value::Float(_) | toml::Value::Datetime(_) => {
-            panic!("src/data.rs reads no numbers with a fraction, and no times: {value:?}")
+            let parsed: serde_json::Value =
+                toml::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+            fs::write(table.with_extension("json"), parsed.to_string())
+                .expect("a table is written");
         }
     }
 }
