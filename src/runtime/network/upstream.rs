@@ -290,10 +290,12 @@ mod tests {
     use super::*;
     use crate::policy::UserProxy;
 
+    fn base() -> std::path::PathBuf {
+        nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap()
+    }
+
     /// A file of the node; the tests run as root, like agentbox.
-    fn file(name: &str, text: &str, mode: u32) -> std::path::PathBuf {
-        let dir = std::env::temp_dir().join(format!("agentbox-upstream-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
+    fn file(dir: &Path, name: &str, text: &str, mode: u32) -> std::path::PathBuf {
         let path = dir.join(name);
         std::fs::write(&path, text).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
@@ -305,9 +307,10 @@ mod tests {
         if !rustix::process::getuid().is_root() {
             return;
         }
+        let dir = base();
         let inline = "[network]\nupstream-proxy = \"http://me:hunter2@127.0.0.1:3128\"\n";
         for (mode, good) in [(0o600, true), (0o400, true), (0o640, false), (0o604, false)] {
-            let path = file(&format!("inline-{mode:o}"), inline, mode);
+            let path = file(&dir, &format!("inline-{mode:o}"), inline, mode);
             let node = NodeConfig::parse(inline).unwrap();
             let checked = check(&path, &node);
             assert_eq!(checked.is_ok(), good, "{mode:o}");
@@ -318,11 +321,11 @@ mod tests {
                     "{text}"
                 );
             }
-            let secret = file(&format!("secret-{mode:o}"), "me:hunter2\n", mode);
+            let secret = file(&dir, &format!("secret-{mode:o}"), "me:hunter2\n", mode);
             let by_file = format!(
                 "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\nupstream-credentials = {secret:?}\n"
             );
-            let path = file(&format!("config-{mode:o}"), &by_file, 0o644);
+            let path = file(&dir, &format!("config-{mode:o}"), &by_file, 0o644);
             let planned = NodeConfig::parse(&by_file)
                 .unwrap()
                 .network
@@ -339,10 +342,10 @@ mod tests {
             "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {:?}\n",
             std::env::temp_dir()
         );
-        let config = file("directory", &text, 0o600);
+        let config = file(&dir, "directory", &text, 0o600);
         let error = check(&config, &NodeConfig::parse(&text).unwrap()).unwrap_err();
         assert!(error.to_string().contains("not a regular file"), "{error}");
-        let broken = file("broken", "hunter2", 0o600);
+        let broken = file(&dir, "broken", "hunter2", 0o600);
         let text = format!(
             "[network]\nupstream-proxy = \"http://p:1\"\nupstream-credentials = {broken:?}\n"
         );
@@ -352,12 +355,14 @@ mod tests {
             text.contains("USER:PASSWORD") && !text.contains("hunter2"),
             "{text}"
         );
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
     fn a_proxy_that_was_not_planned_is_refused() {
         let text = "[network]\nupstream-proxy = \"http://127.0.0.1:3128\"\n";
-        let path = file("other", text, 0o644);
+        let dir = base();
+        let path = file(&dir, "other", text, 0o644);
         let mut planned = NodeConfig::parse(text).unwrap().network.upstream().unwrap();
         assert!(as_planned(&path, &planned, None).is_ok());
         planned.port = 3129;
@@ -367,12 +372,14 @@ mod tests {
             error.contains("not http://127.0.0.1:3129 any more"),
             "{error}"
         );
+        std::fs::remove_dir_all(dir).unwrap();
     }
 
     /// The node's file has none, so the user's own counts; its password comes from `wrap` alone.
     #[test]
     fn a_users_proxy_is_the_one_that_was_planned_and_leads_to_no_metadata() {
-        let path = file("none", "", 0o644);
+        let dir = base();
+        let path = file(&dir, "none", "", 0o644);
         let own = |name: &str| {
             (name == "HTTPS_PROXY").then(|| "http://me:hunter2@127.0.0.1:3128".to_owned())
         };
@@ -381,6 +388,7 @@ mod tests {
         let found = as_planned(&path, &planned, Some(&own.url)).unwrap();
         assert_eq!(found.authorization, Secret::from_file("me:hunter2"));
         let unknown = as_planned(&path, &planned, None).unwrap_err();
+        std::fs::remove_dir_all(dir).unwrap();
         assert!(
             unknown.to_string().contains("read HTTPS_PROXY"),
             "{unknown}"
