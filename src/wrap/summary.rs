@@ -19,8 +19,6 @@ use crate::sys::procfs;
 
 /// Lines at a terminal.
 const MOST: usize = 10;
-/// Characters of a reason.
-const LONGEST: usize = 120;
 
 /// A host and port that were denied for one reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,7 +126,7 @@ impl DeniedSummary {
         };
         let missing = event.missing_rule.as_deref();
         let (reason, missing) = match missing.map(|rule| (rule, Advice::of(rule))) {
-            // A shortened or escaped rule is not a usable rule.
+            // An escaped rule is not a usable rule.
             Some((rule, Advice::Offer)) if plain(rule, TextKind::Words) == rule => {
                 (reason, Some(rule))
             }
@@ -194,8 +192,9 @@ impl DeniedSummary {
             false => {
                 text.push_str("| Refused | Times | What to do |\n| --- | --- | --- |\n");
                 for r in &self.refused {
-                    let (endpoint, count) = (r.endpoint(), r.count);
-                    text.push_str(&format!("| `{endpoint}` | {count} | {} |\n", r.remedy()));
+                    let endpoint = r.endpoint().replace(['`', '|'], "?");
+                    let (count, remedy) = (r.count, in_markdown(&r.remedy()));
+                    text.push_str(&format!("| `{endpoint}` | {count} | {remedy} |\n"));
                 }
                 for (name, count) in &self.calls {
                     let option = Tool::Wrap.debugs();
@@ -255,16 +254,28 @@ enum TextKind {
     Words,
 }
 
-/// Text from the command, on one line, without characters that a terminal or Markdown would interpret.
+/// Text from the command, on one line, without characters that a terminal would interpret.
 fn plain(text: &str, kind: TextKind) -> String {
     text.chars()
-        .take(LONGEST)
         .map(|c| match c {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | ':' => c,
-            ' ' | ',' | '/' | '(' | ')' | ';' if kind == TextKind::Words => c,
+            ' '..='~' if kind == TextKind::Words => c,
             _ => '?',
         })
         .collect()
+}
+
+/// A cell of Markdown, in which nothing is a tag, an emphasis, a link or a person (CommonMark, "Backslash escapes").
+fn in_markdown(text: &str) -> String {
+    const LITERAL: &str = ".-,/()=;:%'?";
+    let mut cell = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_ascii_punctuation() && !LITERAL.contains(c) {
+            cell.push('\\');
+        }
+        cell.push(c);
+    }
+    cell
 }
 
 /// Creates or empties the summary file, before the command can replace it. It follows no link that a sandbox may have
@@ -348,6 +359,15 @@ mod tests {
         let summary = DeniedSummary::of(&log);
         let line = "denied: system calls of debuggers: process_vm_readv, ptrace x3; --set syscalls.profile=debug allows them";
         assert_eq!(summary.lines(), [line]);
+    }
+
+    #[test]
+    fn a_reason_is_whole_and_its_characters_are_its_own() {
+        let reason = format!("set network.tls=open for /v2/a=b%20c's {}", "x".repeat(150));
+        let log = [line("a.example.org", Some(443), &reason, None)];
+        let said = DeniedSummary::of(&log).lines();
+        assert_eq!(said, [format!("denied: a.example.org:443; {reason}")]);
+        assert_eq!(in_markdown("a=b|<c> @d [e](f)"), r"a=b\|\<c\> \@d \[e\](f)");
     }
 
     /// NEWCOMER 1.4: the first denial says what to type, whatever its reason.
