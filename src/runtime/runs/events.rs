@@ -13,6 +13,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::plan::text;
 use crate::plan::{AuditPlan, MountReason, OmittedItem, Plan};
+use crate::policy::{Field, Tool};
 use crate::rules::{ApprovalTerm, EgressRule, EgressRules, HostName};
 
 use super::node_log::life;
@@ -59,9 +60,10 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
         let verdict = verdict(mount.of_every_engine);
         mount_event(what, verdict, "left-out", mount.why.to_string())
     });
+    let tool = identity::tool(record);
     let asked = plan.not_given.iter().map(|item| {
         let verdict = verdict(item.is_of_every_engine());
-        let (reason, hint) = not_given(item);
+        let (reason, hint) = not_given(item, tool);
         let what = asked_item(item);
         Event {
             cause: Some("not-given".into()),
@@ -73,7 +75,6 @@ pub fn created(process: Option<&Process>, record: &Record) -> Vec<Event> {
     events.extend(mounts.chain(asked).take(MOST_LEFT_OUT));
     let network = &plan.network;
     let nowhere = network.leads_nowhere.iter();
-    let tool = identity::tool(record);
     events.extend(
         nowhere
             .map(|(port, outside)| ports::published(&record.id, tool, network, (*port, outside))),
@@ -170,17 +171,20 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
 }
 
 /// Why an item is not granted, and the setting that would grant it. The container has not tried anything yet.
-fn not_given(item: &OmittedItem) -> (&'static str, Option<&'static str>) {
+fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String>) {
     match item {
-        OmittedItem::MountOptions { options, .. }
-            if options.iter().any(|option| option == "rw") =>
-        {
+        OmittedItem::MountOptions {
+            destination,
+            options,
+        } if options.iter().any(|option| option == "rw") => {
+            let typed = tool.adds(Field::FilesystemWrite, &[&text::of(destination)]);
             (
                 "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
              \"Read-only file system\", without a line here",
-                Some(
-                    "filesystem.write with this place in a policy file of the node, where filesystem.mounts is read-only",
-                ),
+                Some(format!(
+                    "{typed} where the policy's annotations may loosen filesystem.write, as under `standard`; elsewhere that field in \
+                     a policy file of the node"
+                )),
             )
         }
         OmittedItem::MountOptions { .. } => ("the caller requested it, and no mount gets it", None),
@@ -480,13 +484,13 @@ mod tests {
             options: vec!["rw".to_owned()],
             destination: "/data".into(),
         };
-        let (why, hint) = not_given(&writable);
-        assert!(
-            why.contains("Read-only file system") && hint.unwrap().contains("filesystem.write")
-        );
+        let (why, hint) = not_given(&writable, Tool::Annotating);
+        assert!(why.contains("Read-only file system"), "{why}");
+        let typed = "--annotation dev.agentbox.filesystem.write=+,/data where";
+        assert!(hint.as_ref().unwrap().starts_with(typed), "{hint:?}");
         assert_eq!(wall_of(&writable), WallName::Filesystem);
         let words = OmittedItem::InWords("a thing".to_owned());
-        let (why, hint) = not_given(&words);
+        let (why, hint) = not_given(&words, Tool::Engine);
         assert!(why.contains("the policy does not grant it") && hint.is_none());
         assert_eq!(wall_of(&words), WallName::Privileges);
     }
