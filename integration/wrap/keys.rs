@@ -591,6 +591,40 @@ fn n49_a_ceiling_of_the_node_forbids_a_users_keys() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
+fn n49_a_key_of_the_node_is_roots_and_a_user_is_told_that_it_is_not_used() {
+    let _docker = Docker::connect();
+    internet();
+    let _turn = witness();
+    let person = Account::new();
+    let secret = value(&person, "node");
+    let node = NodeDir::new();
+    let key = node.file("key", &secret);
+    run("chmod", &["600", &key]).ok();
+    let config = node.file(
+        "config.toml",
+        &format!(
+            "[[secret]]\nname = \"node\"\nfile = \"{key}\"\npolicies = [\"standard\"]\nrequests = [\"GET https://{HOST}/node\"]\n\
+             header = \"x-model: {{}}\"\n"
+        ),
+    );
+    let allow = format!("GET https://{HOST}/**");
+    let ask = format!("curl -sS --max-time 30 http://{HOST}/node");
+    let all = [
+        "--config", &config, "wrap", "--allow", &allow, "--", "bash", "-c", &ask,
+    ];
+    let before = arrived(&["/node\"", &secret]);
+    let [by_sudo, alone] = person.both(&[], &all);
+    assert!(!by_sudo.ok().contains("is not used"));
+    assert_eq!(arrived(&["/node\"", &secret]), before + 1);
+    let said = alone.stderr.clone();
+    alone.ok();
+    let why = "secret node is not used, because root alone reads its key";
+    assert!(said.contains(why), "{said}");
+    assert_eq!(arrived(&["/node\"", &secret]), before + 1);
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
 fn n49_an_agent_has_a_placeholder_for_the_key_that_its_user_has_listed() {
     let _docker = Docker::connect();
     internet();

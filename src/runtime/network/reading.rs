@@ -5,7 +5,8 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{Access, CWD, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::enforce::trust::TrustStore;
@@ -13,6 +14,7 @@ use crate::plan::NetworkPlan;
 use crate::policy::{NodeSecret, SecretSource, VolumeKey};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::upstream::{FileRule, open_of_root, roots};
+use crate::runtime::state::store::is_of_ordinary_user;
 use crate::sidecar::{Authority, ReadSecret, ReaderConfig, SHORTEST};
 
 /// TMPFS_MAGIC of linux/magic.h.
@@ -100,6 +102,14 @@ fn read_secret(
     let (mut file, path) = match &secret.source {
         SecretSource::File(file) => {
             let path: &Path = file.as_ref();
+            if is_of_ordinary_user() && is_closed(path) {
+                crate::log::complain(&format!(
+                    "agentbox: secret {} is not used, because root alone reads its key: requests go without it; run with sudo, or \
+                     name a [[secret]] of your own",
+                    secret.name
+                ));
+                return Ok(None);
+            }
             (open_of_root(path, &SECRET)?, path.to_owned())
         }
         SecretSource::Volume(key) => open_in_volume(key, sources.volumes)?,
@@ -134,6 +144,11 @@ fn read_secret(
         ),
     };
     value(secret, &bytes[..length]).ok_or_else(why).map(Some)
+}
+
+/// Whether this process may not read a file.
+fn is_closed(path: &Path) -> bool {
+    rustix::fs::access(path, Access::READ_OK) == Err(Errno::ACCESS)
 }
 
 /// What a secret looks like.
