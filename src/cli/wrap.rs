@@ -1,8 +1,11 @@
 //! `wrap`.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{
+    OsStringValueParser, PossibleValuesParser, StringValueParser, TypedValueParser,
+};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
@@ -32,6 +35,27 @@ impl Walls {
 /// The agents that `wrap` knows: files of `policies/agents`.
 pub const AGENTS: [&str; 6] = ["claude", "codex", "gemini", "opencode", "qwen", "aider"];
 
+/// A path. Shells put the home directory for `~` at the beginning of a word, and leave it after an option's `=`.
+fn path_or_below_home() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(|path| below_home(path, std::env::var_os("HOME")))
+}
+
+/// The name of a key, or the path of a `.pub` file.
+fn key_or_path() -> impl TypedValueParser<Value = String> {
+    StringValueParser::new().map(|key| {
+        let path = below_home(OsString::from(&key), std::env::var_os("HOME"));
+        path.into_os_string().into_string().unwrap_or(key)
+    })
+}
+
+fn below_home(path: OsString, home: Option<OsString>) -> PathBuf {
+    let below = Path::new(&path).strip_prefix("~");
+    match (below, home) {
+        (Ok(below), Some(home)) => Path::new(&home).join(below),
+        _ => path.into(),
+    }
+}
+
 /// `wrap`
 #[derive(Debug, Default, Clone, Args)]
 pub struct Wrap {
@@ -39,7 +63,7 @@ pub struct Wrap {
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
     /// Project directory [default: the current directory]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = path_or_below_home())]
     pub workspace: Option<PathBuf>,
     /// Allow a host, repeatable [default port: 443]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
@@ -66,13 +90,13 @@ pub struct Wrap {
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
     /// Also mount this path read-only, repeatable; the credentials listed in policies/never.toml stay hidden
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub read: Vec<PathBuf>,
     /// Also allow writing here, repeatable. Home directories and root's programs are always refused
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub write: Vec<PathBuf>,
     /// Make this path look empty, also in the workspace, repeatable
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub hide: Vec<PathBuf>,
     /// Print no progress and no notices; denials are listed at exit
     #[arg(long, short)]
@@ -84,10 +108,10 @@ pub struct Wrap {
     #[arg(long, conflicts_with = "no_caches")]
     pub keep_caches: bool,
     /// Write a Markdown summary of denials to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_below_home())]
     pub summary: Option<PathBuf>,
     /// Read variables from a file as `docker run` does, repeatable
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = path_or_below_home())]
     pub env_file: Vec<PathBuf>,
     /// Publish a server's port, repeatable [default address: 127.0.0.1]
     #[arg(long, value_name = "[ADDR:]HOSTPORT[:PORT]")]
@@ -96,7 +120,7 @@ pub struct Wrap {
     #[arg(long, value_name = "[HOST:]PORT", value_parser = ConnectService::named)]
     pub connect: Vec<ConnectService>,
     /// Sign with a key of your SSH agent (fingerprint, comment or .pub file), repeatable [default: all keys]
-    #[arg(long, value_name = "KEY", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "KEY", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = key_or_path())]
     pub ssh_agent: Vec<String>,
     /// Name of the sandbox for other commands [default: random]
     #[arg(long, value_name = "NAME")]
@@ -113,4 +137,19 @@ pub struct Wrap {
     /// Command and arguments, after the options of `wrap`
     #[arg(trailing_var_arg = true, required = true)]
     pub command: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tilde_after_an_options_sign_is_the_home_directory() {
+        let of = |path: &str, home: Option<&str>| below_home(path.into(), home.map(Into::into));
+        assert_eq!(of("~/data/x", Some("/home/a")), Path::new("/home/a/data/x"));
+        for path in ["~other/data", "./~/data", "/a/~", "data", ""] {
+            assert_eq!(of(path, Some("/home/a")), Path::new(path));
+        }
+        assert_eq!(of("~/data", None), Path::new("~/data"));
+    }
 }
