@@ -8,6 +8,7 @@ use crate::network::{dial_sockets, listen_everywhere};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::wall::{is_own_namespace, open_namespace};
 use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::is_of_ordinary_user;
 use crate::sidecar::DIALERS;
 use crate::sys::netns;
 
@@ -34,6 +35,12 @@ pub fn listen_outside(
     record: &Record,
     ports: &BTreeSet<u16>,
 ) -> Result<Vec<OwnedFd>, RuntimeError> {
+    if record.call.wrap {
+        return Err(refused(
+            record,
+            "a sandbox of wrap has no network of an engine: name its ports when it begins (wrap --publish)",
+        ));
+    }
     let sidecar = record.sidecar.as_ref().map(ProcessId::from);
     let sidecar = sidecar.ok_or(RuntimeError::NotRunning)?;
     let engine = open_namespace(sidecar.pid, "net")?;
@@ -61,6 +68,13 @@ fn inside<T>(
     record: &Record,
     act: impl FnOnce() -> Result<T, RuntimeError>,
 ) -> Result<T, RuntimeError> {
+    if is_of_ordinary_user() {
+        return Err(refused(
+            record,
+            "it would need another listener in the sandbox's network, which takes root's rights: name the rule when the run begins (wrap \
+             --allow), or use sudo for both",
+        ));
+    }
     let init = record.init.filter(|init| init.is_alive());
     let inner = open_namespace(init.ok_or(RuntimeError::NotRunning)?.pid, "net")?;
     within(&inner, || {
