@@ -199,6 +199,8 @@ impl Cli {
     /// Who reads standard error in a pipe: engines read that of runc's verbs.
     pub fn error_reader(&self) -> ErrorReader {
         match &self.verb {
+            // No engine changes rules.
+            Some(Verb::Update(update)) if update.changes_rules() => ErrorReader::User,
             Some(
                 Verb::Create(_)
                 | Verb::Start(_)

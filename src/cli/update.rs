@@ -99,3 +99,17 @@ pub struct Update {
     /// Container id, name or at least 12 characters of the id
     pub id: String,
 }
+
+impl Update {
+    /// Whether it changes rules or opens ports, which no engine requests.
+    pub fn changes_rules(&self) -> bool {
+        let changes = [
+            &self.network_allow,
+            &self.network_add,
+            &self.network_remove,
+            &self.network_deny,
+            &self.inbound_add,
+        ];
+        changes.iter().any(|change| change.is_some())
+    }
+}

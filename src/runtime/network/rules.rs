@@ -16,6 +16,7 @@ use crate::runtime::network::ends::{self, either};
 use crate::runtime::network::ports;
 use crate::runtime::network::{ControlError, RulesError};
 use crate::runtime::runs::{RunDir, events};
+use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sidecar::{ControlReply, ControlRequest};
@@ -123,8 +124,9 @@ fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeEr
         ));
     };
     if plan.network.mode != NetworkMode::Allowlist {
+        let begins = identity::tool(record).adds(Field::NetworkAllow, &["HOST"]);
         return Err(refuse(format!(
-            "its network.mode is {}, which has no way out: create it with rules in network.allow",
+            "it began without rules (network.mode is {}), so it has no way out: begin it with a first host ({begins})",
             plan.network.mode
         )));
     }
