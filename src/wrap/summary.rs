@@ -36,6 +36,8 @@ struct DeniedHost {
 #[derive(Debug, Default)]
 pub struct DeniedSummary {
     refused: Vec<DeniedHost>,
+    /// Allowed ones that could not be reached.
+    failed: Vec<DeniedHost>,
     /// Denied system calls that an option allows, with their number. Programs try others and go on without.
     calls: BTreeMap<String, u64>,
     /// Denials without a line in the log.
@@ -116,9 +118,11 @@ impl DeniedSummary {
             }
             _ => return,
         };
-        if (event.wall, event.verdict) != (WallName::Network, Verdict::Denied) {
-            return;
-        }
+        let of_kind = match (event.wall, event.verdict) {
+            (WallName::Network, Verdict::Denied) => &mut self.refused,
+            (WallName::Network, Verdict::Failed) => &mut self.failed,
+            _ => return,
+        };
         let reason = plain(event.reason.as_deref().unwrap_or_default(), TextKind::Words);
         let host = match host.is_empty() {
             true => words::what(&event.what),
@@ -135,9 +139,9 @@ impl DeniedSummary {
         };
         let missing = missing.map(str::to_owned);
         let same = |r: &&mut DeniedHost| (&r.host, r.port, &r.reason) == (&host, port, &reason);
-        match self.refused.iter_mut().find(same) {
+        match of_kind.iter_mut().find(same) {
             Some(known) => known.count = known.count.saturating_add(event.times()),
-            None => self.refused.push(DeniedHost {
+            None => of_kind.push(DeniedHost {
                 host,
                 port,
                 reason,
@@ -161,6 +165,8 @@ impl DeniedSummary {
                 "denied: and {more} more; --summary FILE writes all of them"
             ));
         }
+        let failed = self.failed.iter().take(MOST);
+        lines.extend(failed.map(|r| format!("failed: {}", r.line())));
         lines.extend(self.calls_line().map(|line| format!("denied: {line}")));
         if self.left_out > 0 {
             lines.push(format!(
@@ -187,14 +193,15 @@ impl DeniedSummary {
     /// Writes all of it as Markdown, for a CI job's page.
     pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
         let mut text = String::from("### agentbox\n\n");
-        match self.refused.is_empty() && self.calls.is_empty() {
+        match self.refused.is_empty() && self.failed.is_empty() && self.calls.is_empty() {
             true => text.push_str("Nothing was denied.\n"),
             false => {
-                text.push_str("| Refused | Times | What to do |\n| --- | --- | --- |\n");
-                for r in &self.refused {
+                text.push_str("| Refused or failed | Times | What to do |\n| --- | --- | --- |\n");
+                let refused = self.refused.iter().map(|r| (r, ""));
+                for (r, failed) in refused.chain(self.failed.iter().map(|r| (r, "failed: "))) {
                     let endpoint = r.endpoint().replace(['`', '|'], "?");
                     let (count, remedy) = (r.count, in_markdown(&r.remedy()));
-                    text.push_str(&format!("| `{endpoint}` | {count} | {remedy} |\n"));
+                    text.push_str(&format!("| `{endpoint}` | {count} | {failed}{remedy} |\n"));
                 }
                 for (name, count) in &self.calls {
                     let option = Tool::Wrap.debugs();
@@ -379,6 +386,10 @@ mod tests {
             seven.event.count = Some(7);
             let b = "b.example.org:8443";
             let d = EventDetail::attempt(ConnectionKind::Http, "d.example.org", Some(443));
+            let d = Event {
+                reason: Some("d.example.org does not resolve: it has no address".into()),
+                ..Event::new(WallName::Network, Verdict::Failed, d)
+            };
             let log = [
                 a(None),
                 seven,
@@ -386,7 +397,7 @@ mod tests {
                 line("c.example.org", None, reason, Some("c.example.org")),
                 line("db", Some(5432), reason, Some("db:5432")),
                 line("::1", Some(80), "it is closed", None),
-                of(Event::new(WallName::Network, Verdict::Failed, d)),
+                of(d),
             ];
             let db = Advice::of("db:5432").why_not().unwrap();
             assert_eq!(
@@ -397,6 +408,7 @@ mod tests {
                     "denied: c.example.org; --allow c.example.org allows it; SSH needs --allow c.example.org:22".to_owned(),
                     format!("denied: db:5432; {db}"),
                     "denied: [::1]:80; it is closed".to_owned(),
+                    "failed: d.example.org:443; d.example.org does not resolve: it has no address".to_owned(),
                 ]
             );
         }

@@ -221,6 +221,8 @@ impl RouteTable {
             }
         }
         Err(match last {
+            Some(error) if error.is_nx_domain() => bad(&"there is no such name"),
+            Some(error) if error.is_no_records_found() => bad(&"it has no address"),
             Some(error) => bad(&error),
             None => bad(&"no name to ask for"),
         })
