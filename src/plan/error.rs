@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::Field;
+use crate::policy::{Field, Origin};
 
 /// Why a container cannot be planned. Nothing has been created when one is returned.
 #[derive(Debug, thiserror::Error)]
@@ -48,13 +48,14 @@ pub enum PlanError {
     },
     /// A limit with an explicit origin, but the caller can make no cgroup.
     #[error(
-        "{field} (set by {origin}) cannot be enforced: {why}; run with sudo, or leave {field} out"
+        "{field} (set by {origin}) cannot be enforced: {why}; run with sudo, or {}",
+        without(*field, origin)
     )]
     NoCgroup {
         /// The field.
         field: Field,
         /// Who set it.
-        origin: String,
+        origin: Origin,
         /// What is missing.
         why: &'static str,
     },
@@ -333,4 +334,21 @@ pub enum PlanError {
     /// A destination that is not an absolute, plain path.
     #[error("the mount destination {0:?} is not an absolute path without `..`")]
     Destination(PathBuf),
+}
+
+/// How a run gets rid of a limit: its user cannot leave out what the node has set.
+fn without(field: Field, origin: &Origin) -> String {
+    match origin {
+        Origin::Node | Origin::File(_) | Origin::Ceiling(_) => {
+            format!("ask root for a policy and a ceiling with {field} = \"unlimited\"")
+        }
+        Origin::Annotation(_)
+        | Origin::Flag
+        | Origin::Option(_)
+        | Origin::Setting(_)
+        | Origin::OwnFile(_)
+        | Origin::Default
+        | Origin::Builtin(_)
+        | Origin::Update => format!("leave {field} out"),
+    }
 }

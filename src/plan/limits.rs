@@ -260,7 +260,7 @@ impl LimitsPlan {
 }
 
 /// The origin of a field, unless it is a built-in policy or a default.
-fn written_down(resolved: &ResolvedPolicy, field: Field) -> Option<String> {
+fn written_down(resolved: &ResolvedPolicy, field: Field) -> Option<Origin> {
     let origin = resolved.origins.get(&field).unwrap_or(&Origin::Default);
     match origin {
         Origin::Builtin(_) | Origin::Default => None,
@@ -272,7 +272,7 @@ fn written_down(resolved: &ResolvedPolicy, field: Field) -> Option<String> {
         | Origin::Node
         | Origin::File(_)
         | Origin::Ceiling(_)
-        | Origin::Update => Some(origin.to_string()),
+        | Origin::Update => Some(origin.clone()),
     }
 }
 

@@ -11,7 +11,7 @@ use super::person::PersonsCgroup;
 use super::pod::pod_role;
 use super::wrap_plan::WrapEnforcement;
 use crate::engines::annotation::SANDBOX;
-use crate::policy::{Field, Grace, Lifetime, ResolvedPolicy, SleepRule, Time, TimeLimit};
+use crate::policy::{Field, Grace, Lifetime, Origin, ResolvedPolicy, SleepRule, Time, TimeLimit};
 
 /// When a container ends: at least one of the limits is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,7 +94,7 @@ pub(super) fn plan(
         let origin = resolved.origins.get(&field);
         return Err(PlanError::NoCgroup {
             field,
-            origin: origin.map_or_else(|| "the policy".to_owned(), ToString::to_string),
+            origin: origin.cloned().unwrap_or(Origin::Default),
             why: person.cgroup.lacking(),
         });
     }

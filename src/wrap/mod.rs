@@ -45,7 +45,9 @@ use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};
 use crate::plan::time::EndCause;
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
-use crate::policy::{Access, MountRule, ResolvedPolicy, Selection, SshFingerprint, SshKey};
+use crate::policy::{
+    Access, Field, MountRule, NetworkMode, ResolvedPolicy, Selection, SshFingerprint, SshKey,
+};
 use crate::render::explain::LandlockWalls;
 use crate::runtime::clock;
 use crate::runtime::create::{self, BundleDecision, WrapParts};
@@ -142,6 +144,15 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     );
     refused.tell(wanted, summary.as_ref())?;
     let status = status?.unwrap_or(ChildExit::with(0));
+    if let Some(who) = prepared
+        .without_network
+        .filter(|_| status.code != 0 && !wanted.quiet)
+    {
+        // No sidecar answers there, so no line says which host was tried.
+        crate::log::complain(&format!(
+            "agentbox: the command had no network (network.mode=none, {who}); --allow HOST lets it reach one"
+        ));
+    }
     Ok(ended.map_or(status, timed_out))
 }
 
@@ -231,6 +242,8 @@ struct PreparedRun {
     agent: Option<AgentHome>,
     /// Keys of the user's SSH agent with which the workload signs.
     signs: BTreeSet<SshFingerprint>,
+    /// Who takes the whole network away, if it is taken away.
+    without_network: Option<String>,
 }
 
 impl PreparedRun {
@@ -317,7 +330,14 @@ fn prepare(
         agent: layout.agent.take(),
         git: layout.git,
         signs: signing_keys(&resolved),
+        without_network: without_network(&resolved),
     })
+}
+
+fn without_network(resolved: &ResolvedPolicy) -> Option<String> {
+    let origin = resolved.origins.get(&Field::NetworkMode);
+    let is_none = resolved.policy.network.mode == NetworkMode::None;
+    is_none.then(|| origin.map_or_else(|| "the policy".to_owned(), ToString::to_string))
 }
 
 /// Keys of the user's SSH agent with which the workload may sign.
