@@ -27,7 +27,7 @@ pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
         afterwards,
         FrontProcess::Program,
         Attendance {
-            before_deletion: &mut |_| (),
+            before_deletion: &mut |_, _| (),
             keep: None,
             agent: None,
             proxy: None,

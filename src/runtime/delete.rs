@@ -85,12 +85,7 @@ fn check_ended(id: &str, status: ContainerStatus) -> Result<(), RuntimeError> {
 /// Kills a container before waiting for its lock. A verb that holds the lock may wait for something in the container
 /// that then never comes.
 fn end_first(place: &ContainerPaths) {
-    let dir = place.dir();
-    let Some(remains) = Record::read(&dir)
-        .ok()
-        .map(|r| Remains::from(&r))
-        .or_else(|| Remains::read(&dir))
-    else {
+    let Some(remains) = Remains::read(&place.dir()) else {
         return;
     };
     let killed = match remains.init {

@@ -36,10 +36,21 @@ pub fn start(
 ) -> Result<(), RuntimeError> {
     let mut record =
         Record::read(&place.dir()).map_err(|e| e.unknown_if_absent(place.id.as_str()))?;
-    let started = release(global, place, &mut record, proxy).and_then(|()| poststart(&record));
+    start_recorded(global, place, lock, &mut record, proxy)
+}
+
+/// As [`start`], for a caller that has the record of this lock. Changes it as the saved one changes.
+pub fn start_recorded(
+    global: &GlobalOptions,
+    place: &ContainerPaths,
+    lock: Lock,
+    record: &mut Record,
+    proxy: Option<&ProxyUrl>,
+) -> Result<(), RuntimeError> {
+    let started = release(global, place, record, proxy).and_then(|()| poststart(record));
     RunDir::of(place).note(vec![events::started(&started)]);
     if started.as_ref().is_err_and(is_of_a_hook) {
-        if let Err(cleanup) = delete::remove_all(place, Some(&record)) {
+        if let Err(cleanup) = delete::remove_all(place, Some(record)) {
             log::error!("after a failed hook: {}", crate::log::chain(&cleanup));
         }
         lock.remove()?;

@@ -17,7 +17,7 @@ use crate::cli::{Create, GlobalOptions};
 use crate::plan::CapabilitySets;
 use crate::plan::process::to_spec;
 use crate::plan::wrap_plan::WrapPlan;
-use crate::runtime::create::{self, WrapParts};
+use crate::runtime::create::{self, CreatedContainer, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::start;
@@ -47,7 +47,7 @@ pub fn sandbox(global: &GlobalOptions) -> Result<VerifyReport> {
         leaves: RunRetention::Nothing,
         ..Streams::default()
     };
-    let (place, lock) = create::create(
+    let CreatedContainer { place, lock, .. } = create::create(
         global,
         &arguments(&directory.0, &claim.id),
         streams,

@@ -56,6 +56,7 @@ use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
+use crate::sidecar;
 use agents::{Agent, AgentHome, ProgramPlaces};
 use bundle::{BundleRoot, WrapBundle};
 use caches::Caches;
@@ -131,9 +132,12 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
         RunMode::Delete,
         FrontProcess::Reaper(AgentHome::program_of(prepared.agent.as_ref())),
         Attendance {
-            before_deletion: &mut |place| {
+            before_deletion: &mut |place, sidecar| {
                 let run = RunDir::of(place);
-                run.await_sidecar(place);
+                // Its last lines, of a container that has ended.
+                if let Some(sidecar) = sidecar {
+                    sidecar::await_end(sidecar);
+                }
                 refused = DeniedSummary::read(&run.file(audit::SIDECAR));
                 ended = clock::ended(place);
             },

@@ -56,6 +56,16 @@ pub(super) struct CreationHelpers {
     pub(super) disk: Option<DiskMaker>,
 }
 
+/// A container that waits for `start`.
+pub struct CreatedContainer {
+    /// Its files.
+    pub place: ContainerPaths,
+    /// Its lock: until it is dropped, no other verb changes the record.
+    pub lock: Lock,
+    /// Its record, as it is saved.
+    pub record: Record,
+}
+
 /// Takes the lock of a free id, whose cgroup is empty.
 pub(super) fn reserve(
     place: &ContainerPaths,
@@ -125,8 +135,12 @@ impl<'a> Creation<'a> {
     }
 
     /// The container is complete.
-    pub(super) fn done(self) -> (ContainerPaths, Lock) {
-        (self.place, self.lock)
+    pub(super) fn done(self) -> CreatedContainer {
+        CreatedContainer {
+            place: self.place,
+            lock: self.lock,
+            record: self.record,
+        }
     }
 
     /// Ends and removes everything that was made. Failures are only logged: the caller gets the error of the failed

@@ -29,11 +29,12 @@ use crate::runtime::agent::SeccompAgent;
 use crate::runtime::input::descriptors;
 use crate::runtime::launch::Streams;
 use crate::runtime::network::sandbox;
-use crate::runtime::state::store::{ContainerPaths, Lock};
+use crate::runtime::state::store::ContainerPaths;
 use crate::sys::open_files;
 use creation::Creation;
 use walls::InitInherited;
 
+pub use creation::CreatedContainer;
 pub use decide::{BundleDecision, WrapParts, decide};
 pub use error::CreateError;
 
@@ -43,7 +44,7 @@ pub fn create(
     args: &cli::Create,
     streams: Streams<'_>,
     wrapped: WrapParts<'_>,
-) -> Result<(ContainerPaths, Lock), RuntimeError> {
+) -> Result<CreatedContainer, RuntimeError> {
     // Everything that can be refused by looking. Nothing has been made yet, so a refusal leaves nothing.
     let place = ContainerPaths::new(&global.root, &args.id)?;
     // The bundle decides whether a console is used: the caller's own descriptors count as if they were no terminal.

@@ -14,7 +14,7 @@ use crate::cli::{self, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
 use crate::policy::ProxyUrl;
 use crate::runtime::RuntimeError;
-use crate::runtime::create::{self, WrapParts};
+use crate::runtime::create::{self, CreatedContainer, WrapParts};
 use crate::runtime::delete::{self, DeleteScope};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::Job;
@@ -26,8 +26,8 @@ use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::runs::RunDir;
 use crate::runtime::ssh_relay::{self, UserAgent};
 use crate::runtime::start;
-use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
+use crate::sidecar::SidecarRecord;
 
 /// Why the caller's terminal cannot be used for a container.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub enum FrontProcess {
 /// What the caller does while the container runs.
 pub struct Attendance<'a> {
     /// Looks at what the container leaves, before deletion.
-    pub before_deletion: &'a mut dyn FnMut(&ContainerPaths),
+    pub before_deletion: &'a mut dyn FnMut(&ContainerPaths, Option<&SidecarRecord>),
     /// If the user is asked about waiting connections: keeps an answer for later runs.
     pub keep: Option<Keep>,
     /// The user's SSH agent, if the workload may sign.
@@ -115,9 +115,14 @@ pub fn run(
         program,
         leaves: RunRetention::Run,
     };
-    let (place, lock) = create::create(global, args, streams, wrapped)?;
-    let started = Record::read(&place.dir()).and_then(|record| {
-        let init = record.init.ok_or(RuntimeError::NotRunning)?;
+    let CreatedContainer {
+        place,
+        lock,
+        mut record,
+    } = create::create(global, args, streams, wrapped)?;
+    let sidecar = record.sidecar.clone();
+    let init = record.init.ok_or(RuntimeError::NotRunning);
+    let started = init.and_then(|init| {
         // Watch it before it may run, so that a very short program is not lost.
         let foreground = if afterwards == RunMode::Detach {
             None
@@ -126,9 +131,7 @@ pub fn run(
         };
         let notify = ReadinessRelay::listen(&place, init)?;
         let signer = ssh_relay::begin(&place, &record, init, attendance.agent.as_ref())?;
-        start::start(global, &place, lock, attendance.proxy)?;
-        // Read again, now that it has started.
-        let record = Record::read(&place.dir())?;
+        start::start_recorded(global, &place, lock, &mut record, attendance.proxy)?;
         let prompts = attendance.keep.and_then(|keep| Prompts::new(record, keep));
         Ok((foreground, notify, (prompts, signer)))
     });
@@ -149,10 +152,10 @@ pub fn run(
         },
     });
     if let Ok(Some(ended)) = &status {
-        RunDir::of(&place).note_exit(&place, ended.code);
+        RunDir::of(&place).note_exit(sidecar.as_ref(), ended.code);
     }
     if !(status.is_ok() && matches!(afterwards, RunMode::Detach | RunMode::Keep)) {
-        (attendance.before_deletion)(&place);
+        (attendance.before_deletion)(&place, sidecar.as_ref());
         delete::delete(&place, DeleteScope::Any)?;
     }
     status

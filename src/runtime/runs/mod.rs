@@ -45,7 +45,7 @@ use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerId, ContainerPaths};
 use crate::runtime::unprivileged;
-use crate::sidecar;
+use crate::sidecar::{self, SidecarRecord};
 
 /// For root.
 const RUNS: &str = "/var/lib/agentbox/runs";
@@ -274,20 +274,12 @@ impl RunDir {
         }
     }
 
-    /// Waits briefly until the sidecar of a container that has ended has logged its counts and has ended.
-    pub fn await_sidecar(&self, place: &ContainerPaths) {
-        if let Ok(Record {
-            sidecar: Some(sidecar),
-            ..
-        }) = Record::read(&place.dir())
-        {
-            sidecar::await_end(&sidecar);
+    /// Logs that the init process has ended, as this process saw it, unless its warden has logged it. The container's sidecar
+    /// logs its counts first.
+    pub fn note_exit(&self, sidecar: Option<&SidecarRecord>, status: i32) {
+        if let Some(sidecar) = sidecar {
+            sidecar::await_end(sidecar);
         }
-    }
-
-    /// Logs that the init process has ended, as this process saw it, unless its warden has logged it.
-    pub fn note_exit(&self, place: &ContainerPaths, status: i32) {
-        self.await_sidecar(place);
         let is_noted = self.parsed().is_ok_and(|logs| logs.exit().is_some());
         if !is_noted {
             self.note(vec![events::ended(status)]);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::Hooks;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
@@ -124,7 +125,15 @@ impl Record {
             path: path.clone(),
             why: format!("it is damaged: {e}; remove the container with `agentbox delete --force`"),
         };
-        let Format { format } = serde_json::from_slice(&text).map_err(input)?;
+        let whole = serde_json::from_slice::<Self>(&text);
+        // One of another format may have any shape, also this one's.
+        let format = match &whole {
+            Ok(record) => record.format,
+            Err(_) => {
+                let Format { format } = serde_json::from_slice(&text).map_err(input)?;
+                format
+            }
+        };
         if format > FORMAT {
             return Err(RuntimeError::Newer {
                 path,
@@ -140,7 +149,7 @@ impl Record {
                 ),
             });
         }
-        let record: Self = serde_json::from_slice(&text).map_err(input)?;
+        let record = whole.map_err(input)?;
         if record.hooks != Hooks::default() && store::is_of_ordinary_user() {
             return Err(RuntimeError::Input {
                 path,
@@ -225,15 +234,25 @@ pub struct Remains {
 impl Remains {
     /// Reads what a record names, if it is JSON.
     pub fn read(dir: &Path) -> Option<Self> {
+        /// Of any kind. The other fields, most of the text, are passed over.
+        #[derive(Deserialize)]
+        struct Fields {
+            #[serde(default)]
+            init: Value,
+            #[serde(default)]
+            sidecar: Value,
+            #[serde(default)]
+            timekeeper: Value,
+            #[serde(default)]
+            cgroups: Value,
+        }
         let text = read_text(&dir.join(FILE)).ok()?;
-        let mut fields: serde_json::Map<String, serde_json::Value> =
-            serde_json::from_slice(&text).ok()?;
-        let mut take = |name: &str| fields.remove(name).unwrap_or_default();
+        let fields: Fields = serde_json::from_slice(&text).ok()?;
         Some(Self {
-            init: serde_json::from_value(take("init")).ok().flatten(),
-            sidecar: serde_json::from_value(take("sidecar")).ok().flatten(),
-            timekeeper: serde_json::from_value(take("timekeeper")).ok().flatten(),
-            cgroups: serde_json::from_value(take("cgroups")).unwrap_or_default(),
+            init: serde_json::from_value(fields.init).ok().flatten(),
+            sidecar: serde_json::from_value(fields.sidecar).ok().flatten(),
+            timekeeper: serde_json::from_value(fields.timekeeper).ok().flatten(),
+            cgroups: serde_json::from_value(fields.cgroups).unwrap_or_default(),
         })
     }
 }
