@@ -175,7 +175,7 @@ fn check_files(plan: &Plan, rendered: &Spec) {
     let readonly = linux.readonly_paths().clone().unwrap();
     // If the root is writable, the init process hides all paths outside of the kernel's own mounts.
     let late = |path: &str| {
-        files.root != RootAccess::ReadOnly && files.is_mounted_by_init(Path::new(path))
+        files.root != RootAccess::ReadOnly && files.mounted_by_init().hold(Path::new(path))
     };
     for path in MASKED {
         assert!(

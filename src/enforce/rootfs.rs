@@ -103,7 +103,8 @@ pub fn mount_all(
             result?;
         }
     }
-    let ours = |path: &&PathBuf| plan.is_mounted_by_init(path);
+    let own = plan.mounted_by_init();
+    let ours = |path: &&PathBuf| own.hold(path);
     // Parents sort before their children.
     plan.pinned.iter().try_for_each(|p| pin(plan, p))?;
     let seen: HashMap<&Path, &[VisibleFile]> = plan

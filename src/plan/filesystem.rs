@@ -1,6 +1,6 @@
 //! PURE. The file system wall of a plan.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,24 @@ pub struct VisibleFiles {
     pub files: Vec<VisibleFile>,
 }
 
+/// What the init process mounts itself, looked up by path: a question for each of many mounts costs no more each.
+pub struct InitMounts<'a> {
+    places: HashSet<&'a Path>,
+    kernels: Vec<&'a Path>,
+    root: RootAccess,
+}
+
+impl InitMounts<'_> {
+    /// Whether a path is in or below one of them.
+    pub fn hold(&self, path: &Path) -> bool {
+        let is_below = |place: &&Path| !is_outside(path, place) && path.starts_with(place);
+        path.ancestors().any(|above| self.places.contains(above))
+            // A writable root is the process's own overlay, or a layer in which it follows no link that an earlier
+            // process of the container made.
+            || (self.root != RootAccess::ReadOnly && !self.kernels.iter().any(is_below))
+    }
+}
+
 impl FilesystemPlan {
     /// What happens to files that the container writes, in one line for a later reader.
     pub fn written_in_words(&self) -> String {
@@ -133,18 +151,16 @@ impl FilesystemPlan {
         Some(workspace.source())
     }
 
-    /// Whether a path is in or below something that the init process mounts itself.
-    pub fn is_mounted_by_init(&self, path: &Path) -> bool {
-        let is_below = |place: &Path| !is_outside(path, place) && path.starts_with(place);
+    /// What the init process mounts itself.
+    pub fn mounted_by_init(&self) -> InitMounts<'_> {
         let mounts = self.mounts.iter().filter(|m| !m.is_the_kernels());
-        mounts
-            .map(|m| &m.destination)
-            .chain(self.ephemeral.iter().map(|e| &e.path))
-            .any(|place| is_below(place))
-            // A writable root is the process's own overlay, or a layer in which it follows no link that an earlier
-            // process of the container made.
-            || (self.root != RootAccess::ReadOnly
-                && !self.kernel_mounts().any(is_below))
+        let mounts = mounts.map(|m| m.destination.as_path());
+        let ephemeral = self.ephemeral.iter().map(|e| e.path.as_path());
+        InitMounts {
+            places: mounts.chain(ephemeral).collect(),
+            kernels: self.kernel_mounts().collect(),
+            root: self.root,
+        }
     }
 
     /// The outermost mounts of those that libcontainer makes: the kernel's own file systems and /dev.
@@ -256,4 +272,33 @@ pub enum ImageBase {
     Layers,
     /// The root as it is, where the kernel finds no file by a handle.
     AsItIs(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_by_its_path_as_by_a_comparison_with_each() {
+        let some = ["", "a", "b", ".", "..", "ab"];
+        let mut paths = Vec::new();
+        for one in some {
+            for two in some {
+                for end in ["", "/", "/c", "//c/.", "/../c"] {
+                    paths.push(PathBuf::from(format!("/{one}/{two}{end}")));
+                }
+            }
+        }
+        for place in &paths {
+            let mounts = InitMounts {
+                places: [place.as_path()].into(),
+                kernels: Vec::new(),
+                root: RootAccess::ReadOnly,
+            };
+            for path in &paths {
+                let expected = path.starts_with(place);
+                assert_eq!(mounts.hold(path), expected, "{path:?} in {place:?}");
+            }
+        }
+    }
 }

@@ -44,6 +44,11 @@ impl IdmapContext<'_> {
 
     /// Whether to map a mount, if that is possible.
     fn wants(self, files: &FilesystemPlan, mount: &PlannedMount, ids: &SourceIds) -> bool {
+        self.may_want(files, mount) && ids.uid != 0
+    }
+
+    /// The part that needs no ids, which take as long to find as there are sources.
+    fn may_want(self, files: &FilesystemPlan, mount: &PlannedMount) -> bool {
         let is_written = mount
             .bind()
             .is_some_and(|bind| bind.access == BindAccess::ReadWrite);
@@ -55,7 +60,7 @@ impl IdmapContext<'_> {
             }
             IdMapRule::On => true,
         };
-        is_written && is_meant && self.is_roots() && ids.uid != 0
+        is_written && is_meant && self.is_roots()
     }
 
     /// Whether an attempt must show if a mount can be mapped.
@@ -78,8 +83,11 @@ pub(super) fn place(
 ) -> Result<(), PlanError> {
     let mut all = Vec::new();
     for (index, mount) in plan.mounts.iter().enumerate() {
-        let Some(ids) = ids_of(bundle, mount).filter(|ids| container.wants(plan, mount, ids))
-        else {
+        let ids = match container.may_want(plan, mount) {
+            true => ids_of(bundle, mount),
+            false => None,
+        };
+        let Some(ids) = ids.filter(|ids| container.wants(plan, mount, ids)) else {
             continue;
         };
         let why = match &ids.mapped {

@@ -4,7 +4,7 @@
 //! to notice a path that was swapped in between (the subPath class of bugs, CVE-2021-25741). Binds are not recursive:
 //! other mounts below a source stay outside.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Mount, Spec};
@@ -170,9 +170,14 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Omitt
         "rw", "suid", "dev", "exec", "shared", "rshared", "slave", "rslave", "idmap",
     ];
     let mut out = Vec::new();
+    // The first of each destination.
+    let mut planned: HashMap<&Path, &PlannedMount> = HashMap::new();
+    for mount in &plan.mounts {
+        planned.entry(&mount.destination).or_insert(mount);
+    }
     for mount in spec.mounts().iter().flatten() {
         let destination: PathBuf = mount.destination().components().collect();
-        let Some(kept) = plan.mounts.iter().find(|m| m.destination == destination) else {
+        let Some(kept) = planned.get(destination.as_path()) else {
             continue;
         };
         let asked = mount.options().iter().flatten().map(String::as_str);

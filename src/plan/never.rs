@@ -82,10 +82,35 @@ struct NeverFileSystem {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(from = "ListedCredentials")]
 struct Credentials {
     why: String,
     paths: Vec<PathBuf>,
+    /// The last components of the paths, in small letters: nearly every path ends with none of them.
+    last: HashSet<Vec<u8>>,
+}
+
+/// A group of the list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListedCredentials {
+    why: String,
+    paths: Vec<PathBuf>,
+}
+
+impl From<ListedCredentials> for Credentials {
+    fn from(ListedCredentials { why, paths }: ListedCredentials) -> Self {
+        let last = paths.iter().map(|path| last_name(path)).collect();
+        Self { why, paths, last }
+    }
+}
+
+/// The last component of a path, in small letters, as [`ends_with`] compares it; empty if it has none.
+fn last_name(path: &Path) -> Vec<u8> {
+    let last = path.components().next_back();
+    last.map_or_else(Vec::new, |last| {
+        last.as_os_str().as_bytes().to_ascii_lowercase()
+    })
 }
 
 /// Names of credentials that a container is allowed to see, as the list spells them.
@@ -220,6 +245,9 @@ impl Credentials {
 
     /// How many of its last components identify a path as one of these.
     fn parts(&self, path: &Path, meant: &VisibleCredentials) -> Option<usize> {
+        if !self.last.contains(&last_name(path)) {
+            return None;
+        }
         let names = self.paths.iter().filter(|name| ends_with(path, name));
         // A longer name that is meant says more than a short one of the same file.
         let is_meant = |name: &Path| {
@@ -358,6 +386,26 @@ mod tests {
             "/var/lib/kubelet/pods/u/volumes/kubernetes.io~empty-dir/cache",
         ] {
             assert_eq!(never.refuses(Path::new(path)), None, "{path} is refused");
+        }
+    }
+
+    #[test]
+    fn the_last_component_rules_out_no_credential() {
+        let never = NeverList::builtin();
+        let none = VisibleCredentials::new();
+        let all: Vec<PathBuf> = never.credentials().map(Path::to_path_buf).collect();
+        for name in &all {
+            assert!(name.file_name().is_some(), "{name:?}");
+            let upper = name.to_str().unwrap().to_uppercase();
+            for path in ["/home/me/", "/home/me/x/../", "/home/me//./"] {
+                for name in [name.to_str().unwrap(), &upper, &format!("{upper}/.")] {
+                    let path = PathBuf::from(format!("{path}{name}"));
+                    let longest = all.iter().filter(|name| ends_with(&path, name));
+                    let longest = longest.map(|name| name.components().count()).max();
+                    assert!(longest.is_some(), "{path:?}");
+                    assert_eq!(never.credential_parts(&path, &none), longest, "{path:?}");
+                }
+            }
         }
     }
 

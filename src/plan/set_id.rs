@@ -282,7 +282,10 @@ fn holds_a_pod(spec: &Spec) -> bool {
 
 /// The cause that a writable mount gives, if it does.
 fn written(bundle: &BundleFacts, mount: &PlannedMount) -> Option<SetIdCause> {
-    let bind = mount.bind()?;
+    // First: most mounts of a container are read-only, and finding a source's ids takes as long as there are sources.
+    let bind = mount
+        .bind()
+        .filter(|bind| bind.access == BindAccess::ReadWrite)?;
     let at = mount.destination.clone();
     let own_group = match ids_of(bundle, mount) {
         // The engine's own for this container: no other bind is kept there.

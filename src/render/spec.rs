@@ -142,15 +142,15 @@ fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
     let sysctl = linux.sysctl().iter().flatten().filter(|(k, _)| !is_net(k));
     linux.set_sysctl(Some(sysctl.map(|(k, v)| (k.clone(), v.clone())).collect()));
     // A sysfs is replaced and masked at start. Paths within a mount of the init process are masked with it.
-    let masked = plan.filesystem.masked.iter().filter(|p| {
-        !(plan.filesystem.is_mounted_by_init(p) || plan.network.sysfs && p.starts_with("/sys"))
-    });
+    let own = plan.filesystem.mounted_by_init();
+    let masked = plan.filesystem.masked.iter();
+    let masked = masked.filter(|p| !(own.hold(p) || plan.network.sysfs && p.starts_with("/sys")));
     linux.set_masked_paths(Some(masked.map(|p| p.display().to_string()).collect()));
     linux.set_readonly_paths(Some(
         plan.filesystem
             .readonly
             .iter()
-            .filter(|p| !plan.filesystem.is_mounted_by_init(p))
+            .filter(|p| !own.hold(p))
             .map(|p| p.display().to_string())
             .collect(),
     ));

@@ -81,12 +81,13 @@ pub struct RealPaths(RefCell<HashMap<PathBuf, Option<PathBuf>>>);
 impl RealPaths {
     /// As `canonicalize` of std; `None` where that fails.
     pub fn of(&self, path: &Path) -> Option<PathBuf> {
+        // Only plain paths are in it.
+        if let Some(known) = self.0.borrow().get(path) {
+            return known.clone();
+        }
         let plain = |part| matches!(part, Component::Normal(_) | Component::RootDir);
         if !path.is_absolute() || !path.components().all(plain) {
             return path.canonicalize().ok();
-        }
-        if let Some(known) = self.0.borrow().get(path) {
-            return known.clone();
         }
         let real = self.look(path);
         self.0.borrow_mut().insert(path.to_owned(), real.clone());

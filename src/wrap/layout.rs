@@ -1,6 +1,6 @@
 //! SHELL. Which of the node's directories and links the wrapped command sees.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -15,6 +15,7 @@ use super::person::Person;
 use super::repository;
 use super::settings::PROJECT_FILE;
 use super::toolchain::Toolchains;
+use crate::kernel::paths::is_outside;
 use crate::plan::OmittedMount;
 use crate::plan::never::NeverList;
 use crate::plan::wrap_plan::WrapPlan;
@@ -175,10 +176,13 @@ impl Layout {
             .iter()
             .chain(&self.written)
             .chain([&self.workspace]);
-        let places = places.filter(|place| !self.masked.contains(*place));
-        let holding = places.filter_map(|place| match real.starts_with(place) {
-            true => Some(place.clone()),
-            false => self.real.of(place).filter(|place| real.starts_with(place)),
+        let holding = places.filter_map(|place| {
+            let holding = match !is_outside(real, place) && real.starts_with(place) {
+                true => Some(place.clone()),
+                false => self.real.of(place).filter(|place| real.starts_with(place)),
+            };
+            // Only then: both lists may be long.
+            holding.filter(|_| !self.masked.contains(place))
         });
         holding.max_by_key(|place| place.components().count())
     }
@@ -357,7 +361,8 @@ impl Layout {
         });
         all.extend(homes.map(Path::to_owned));
         // Below a bind mount, the directory is the node's own.
-        all.retain(|d| !self.binds.iter().any(|b| d.starts_with(b)));
+        let binds: HashSet<&Path> = self.binds.iter().map(PathBuf::as_path).collect();
+        all.retain(|d| !d.ancestors().any(|above| binds.contains(above)));
         all
     }
 }

@@ -200,9 +200,10 @@ pub fn make_mount_points(
     .map_err(RuntimeError::io(format!(
         "open the root file system {rootfs:?}"
     )))?;
+    let own = plan.mounted_by_init();
     let inside_another = |path: &PathBuf| {
         let parent = path.parent().unwrap_or(path);
-        parent.starts_with("/dev") || plan.is_mounted_by_init(parent)
+        parent.starts_with("/dev") || own.hold(parent)
     };
     for mount in mounts.iter().filter(|m| !inside_another(&m.destination)) {
         let kind = match &mount.source {
