@@ -17,6 +17,7 @@ use crate::runtime::create::{self, WrapParts};
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
 use crate::runtime::seal::{self, ListenFds};
+use crate::runtime::state::decision::SavedDecision;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
@@ -84,7 +85,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 identity: Some(identity),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
-                decided: record.decided,
+                decided: record.decided.map(SavedDecision::into_inner),
             };
             (subject, saved.map(|f| f.program))
         }
@@ -109,7 +110,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
 fn govern(record: &mut Record) {
     let shared = record.shared_network();
     let first = shared.and_then(|shared| find::container(&shared.container).ok());
-    let first = first.and_then(|first| first.decided);
+    let first = first.and_then(|first| Some(first.decided?.into_inner()));
     if let (Some(decided), Some(first)) = (&mut record.decided, first) {
         decided.resolved.network = first.policy().network;
         decided.plan.network.rules = first.plan.network.rules;

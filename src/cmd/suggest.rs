@@ -57,7 +57,7 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
     let Some(decided) = record.decided else {
         bail!("the run had no policy, to which nothing can be added");
     };
-    let had = decided.resolved;
+    let had = decided.into_inner().resolved;
     let name = had.name.clone();
     let nodes = catalogue::policy(sources, &name)
         .with_context(|| format!("the run's policy {name} is none of the node's"))?;

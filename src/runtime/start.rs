@@ -8,7 +8,6 @@ use libcontainer::container::ContainerStatus;
 use crate::cli::GlobalOptions;
 use crate::enforce::hooks::{self as enforced, HookMoment};
 use crate::enforce::report::FailureKind;
-use crate::plan::DecidedPlan;
 use crate::policy::{NetworkMode, ProxyUrl};
 use crate::runtime::agent::SeccompAgent;
 use crate::runtime::files::write_whole;
@@ -105,7 +104,8 @@ fn release(
             "no process keeps its time limit: delete and create it again",
         ));
     }
-    if let Some(DecidedPlan { plan, .. }) = &mut record.decided
+    if let Some(decided) = &mut record.decided
+        && let plan = &mut decided.plan
         && plan.network.mode == NetworkMode::Allowlist
         && plan.network.shared.is_none()
     {

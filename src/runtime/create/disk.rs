@@ -39,6 +39,7 @@ pub(super) fn settle(record: &mut Record, maker: Option<DiskMaker>) -> Result<()
         None => return Ok(()),
         Some(why) => why,
     };
+    let decided = &mut **decided;
     let plan = &mut decided.plan;
     match plan.filesystem.scratch_on {
         ScratchOn::Disk => Err(no_disk(&decided.resolved.name, why)),

@@ -10,7 +10,7 @@ use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
 
 use super::error::CreateError;
 use crate::plan::NamespaceType;
-use crate::plan::{DecidedPlan, Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
+use crate::plan::{Neighbour, NeighbourNetwork, NetworkState, SharedNetwork};
 use crate::policy::{SetIdRule, Switch};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::state::census::{Census, Namespace};
@@ -157,7 +157,7 @@ fn neighbour(record: &Record) -> Neighbour {
     let plan = record.plan();
     Neighbour {
         id: record.id.clone(),
-        policy: record.decided.as_ref().map(DecidedPlan::policy),
+        policy: record.decided.as_ref().map(|decided| decided.policy()),
         namespaces: plan.map(|p| p.namespaces.clone()).unwrap_or_default(),
         network: plan.map(|p| NeighbourNetwork {
             plan: p.network.clone(),

@@ -11,6 +11,7 @@ use crate::runtime::create::decide::BundleDecision;
 use crate::runtime::filter;
 use crate::runtime::input::node_files::config;
 use crate::runtime::network::companion;
+use crate::runtime::state::decision::SavedDecision;
 use crate::runtime::state::record::{self, CreateCall, Record};
 use crate::runtime::state::store::ContainerPaths;
 
@@ -47,7 +48,7 @@ pub(super) fn new_record(
             None => CapabilitySets::of(given),
         },
         no_new_keyring: false,
-        decided: decision.decided.clone(),
+        decided: decision.decided.clone().map(SavedDecision::from),
         chosen_by: decision.chosen_by.clone(),
         call: CreateCall {
             policy: global.policy.clone(),

@@ -9,6 +9,7 @@
 //! | [`persons`] | the directories of users without root's rights |
 
 pub mod census;
+pub mod decision;
 pub mod find;
 pub mod half_made;
 pub mod identity;

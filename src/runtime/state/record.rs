@@ -10,10 +10,11 @@ use serde_json::Value;
 use crate::cgroup::controllers::Controllers;
 use crate::enforce::hooks::HookState;
 use crate::engines::layout::EngineFiles;
-use crate::plan::{CapabilitySets, DecidedPlan, Plan, SharedNetwork};
+use crate::plan::{CapabilitySets, Plan, SharedNetwork};
 use crate::policy::WrapOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::files::{read_text, write_whole};
+use crate::runtime::state::decision::SavedDecision;
 use crate::runtime::state::store;
 use crate::sidecar::SidecarRecord;
 use crate::sidecar::timekeeper::TimekeeperRecord;
@@ -55,7 +56,7 @@ pub struct Record {
     pub no_new_keyring: bool,
     /// What is enforced, and by which policy; `None` under `unconfined`, and never left out.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub decided: Option<DecidedPlan>,
+    pub decided: Option<SavedDecision>,
     /// How `unconfined` was chosen, or the policy.
     pub chosen_by: String,
     /// The sources of the policy besides the annotations.
