@@ -101,11 +101,11 @@ impl<'a> Library<'a> {
         let top = source.clone();
         loop {
             let builtin = match &source {
-                PolicyText::Builtin(name) => builtin::file(name.as_str()),
+                PolicyText::Builtin(name) => builtin::table(name.as_str()),
                 _ => None,
             };
             let mut file: PolicyFile = match builtin {
-                Some(file) => file,
+                Some(table) => table.read().expect("a test reads the built-in policies"),
                 None => parse(&source, text)?,
             };
             let base = file.base.take();

@@ -9,7 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::plan::DecidedPlan;
 
-/// A decision, and its JSON since it was last written. Whoever may change it (`&mut`) takes the JSON away.
+/// A decision, and its JSON since it was last written. A caller that may change it (`&mut`) removes the JSON.
 #[derive(Debug, Clone)]
 pub struct SavedDecision {
     decided: DecidedPlan,
