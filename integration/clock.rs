@@ -1,6 +1,8 @@
 //! Time limits: `time.wall` ends everything in a sandbox, whatever is stopped, frozen or killed; `time.idle` one that does
 //! nothing. Each has a control without the limit.
 
+mod exec;
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

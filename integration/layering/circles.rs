@@ -20,7 +20,7 @@ const LARGER: &[(&str, usize)] = &[
     ("probe", 22),
     ("rules", 19),
     ("rules/request", 5),
-    ("runtime", 86),
+    ("runtime", 88),
     ("runtime/runs", 10),
     ("seccomp", 6),
     ("sidecar", 51),

@@ -1,5 +1,6 @@
 //! `exec`
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -34,17 +35,23 @@ fn exec(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
     }
     seal::ensure(ListenFds::Forget)?;
     let place = find::place(global, &args.id)?;
-    let started = exec::exec(&place, args)?;
+    let mut started = exec::exec(&place, args)?;
     if args.detach {
         return Ok(ExitCode::SUCCESS);
     }
     let mut foreground = Foreground::new(started.pid)?;
-    foreground.relay = started.relay;
+    foreground.relay = started.relay.take();
     let terminal = started
         .terminal
+        .take()
         .map(tty::TerminalListener::receive)
         .transpose()?;
     let status = foreground.wait(terminal)?.code;
-    started.noted.ended(status);
+    let by_time = started.ended_by(&place);
+    if let Some(why) = &by_time {
+        // The caller may have closed it.
+        let _unread = writeln!(io::stderr(), "agentbox: the process was ended: {why}");
+    }
+    started.noted.ended(status, by_time.as_deref());
     Ok(exit_code(status))
 }

@@ -16,6 +16,7 @@ use crate::plan::passwd;
 use crate::render::explain;
 use crate::runtime::RuntimeError;
 use crate::runtime::clock;
+use crate::runtime::exec::timed;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
@@ -57,6 +58,9 @@ impl State {
     /// or deletion was killed: it is stopped.
     pub fn of(place: &ContainerPaths, record: Record) -> Result<Self, RuntimeError> {
         clock::enforce(place, &record);
+        if record.plan().is_some_and(|plan| plan.exec_time.is_some()) {
+            timed::sweep(place);
+        }
         let container = status::load_if_whole(place)?;
         let container = container.as_ref();
         let ended_by = clock::ended(place).map(|cause| cause.to_string());

@@ -147,6 +147,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::PrivilegesSetId
         | Field::TimeWall
         | Field::TimeIdle
+        | Field::TimeExec
         | Field::TimeGrace
         | Field::TimeSleep
         | Field::LimitsPids

@@ -14,7 +14,7 @@ use super::reason::OmittedItem;
 use super::report::ReportPlan;
 use super::sidecar::SERVING_CPU_PERCENT;
 use super::syscalls::SyscallPlan;
-use super::time::TimePlan;
+use super::time::{ExecTime, TimePlan};
 use super::warning::Warning;
 use crate::policy::{Capability, Loosening, NetworkMode, Policy};
 
@@ -73,6 +73,9 @@ pub struct Plan {
     /// When it ends, if it has a time limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<TimePlan>,
+    /// How long each `exec` may run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exec_time: Option<ExecTime>,
     /// What annotations may request beyond the policy.
     pub leave: Option<Loosening>,
     /// The ceilings, and who set each.

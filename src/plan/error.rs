@@ -59,6 +59,18 @@ pub enum PlanError {
         /// What is missing.
         why: &'static str,
     },
+    /// A limit that the workload could leave.
+    #[error(
+        "{field} (set by {origin}) cannot be enforced: with {right} the workload could leave its cgroup; take {right} away, or leave {field} out"
+    )]
+    LeavesCgroup {
+        /// The field.
+        field: Field,
+        /// Who set it.
+        origin: String,
+        /// The capability or system call.
+        right: String,
+    },
     /// A mask that git would record as a change of the project.
     #[error(
         "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, but it differs from git's version, so git would record a deletion: remove the secret (git restore), hide it from git (git update-index --skip-worktree), or list it in filesystem.credentials of the node's policy"

@@ -4,6 +4,7 @@
 //! them can. So the first container's policy governs, and another joins only if its own policy allows as much. No
 //! container gets more than either policy allows.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -239,9 +240,20 @@ fn with_network(policy: &Policy, network: &Network) -> Policy {
     }
 }
 
+/// The policy that governs: with the rules of the network that is joined.
+pub(super) fn governing<'a>(
+    joined: Option<&NetworkJoin<'_>>,
+    resolved: &'a ResolvedPolicy,
+) -> Cow<'a, ResolvedPolicy> {
+    match joined {
+        Some(joined) => Cow::Owned(joined.adopt(resolved)),
+        None => Cow::Borrowed(resolved),
+    }
+}
+
 impl NetworkJoin<'_> {
     /// The policy with the governing network's rules.
-    pub(super) fn adopt(&self, resolved: &ResolvedPolicy) -> ResolvedPolicy {
+    fn adopt(&self, resolved: &ResolvedPolicy) -> ResolvedPolicy {
         ResolvedPolicy {
             policy: with_network(&resolved.policy, self.policy),
             ..resolved.clone()

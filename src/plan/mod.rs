@@ -74,7 +74,6 @@ pub mod workspace;
 pub mod wrap_plan;
 pub mod wrapped;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -116,7 +115,7 @@ pub use reason::{MountReason, OmittedItem};
 pub use report::{AuditPlan, AuditedNetwork, ReportPlan};
 pub use set_id::SetIdCause;
 pub use syscalls::SyscallPlan;
-pub use time::TimePlan;
+pub use time::{ExecTime, TimePlan};
 pub use warning::Warning;
 
 /// Translates a policy into what will be enforced for this spec on this host.
@@ -130,10 +129,7 @@ pub fn plan(
     let SpecParts { linux, process, .. } = asked;
     let mut warnings = Vec::new();
     let joined = join::find(resolved, linux, bundle, &mut warnings)?;
-    let governing = match &joined {
-        Some(joined) => Cow::Owned(joined.adopt(resolved)),
-        None => Cow::Borrowed(resolved),
-    };
+    let governing = join::governing(joined.as_ref(), resolved);
     // No `..`: a field added to `Policy` does not compile until it is planned.
     let Policy {
         name: _,
@@ -175,11 +171,13 @@ pub fn plan(
     };
     warnings.extend(secrets::not_seen(&governing.secrets, &network));
     let report = ReportPlan::of(report, &network, &mut filesystem, &mut warnings);
+    let syscalls = SyscallPlan::of(syscalls, privileges, linux, set_id);
+    let exec_time = time::plan_exec(&governing, host, bundle, (&syscalls, &capability_limit))?;
     let plan = Plan {
         filesystem,
         network,
         report,
-        syscalls: SyscallPlan::of(syscalls, privileges, linux, set_id),
+        syscalls,
         capabilities: CapabilitySets::of(process.capabilities().as_ref())
             .limited(&capability_limit),
         capability_limit,
@@ -188,9 +186,10 @@ pub fn plan(
         core_bytes: host.core_bytes,
         limits: bounds,
         time: time::plan(&governing, spec, bundle, host)?,
+        sidecar: sidecar::of(&governing, exec_time),
+        exec_time,
         leave: Some(governing.leave.clone()),
         ceilings: governing.ceilings.iter().map(ToString::to_string).collect(),
-        sidecar: sidecar::sidecar(&governing.policy.network, governing.upstream.as_ref()),
         not_given,
         warnings,
     };

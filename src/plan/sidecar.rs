@@ -1,7 +1,8 @@
 //! The limits of the sidecar itself, by the work that it has.
 
 use super::network::{LISTENERS, SidecarLimits, UNDECIDED};
-use crate::policy::{Network, NetworkMode, TlsWay, Upstream};
+use super::time::ExecTime;
+use crate::policy::{Network, NetworkMode, ResolvedPolicy, TlsWay, Upstream};
 
 /// A listener of denied calls for each process of `exec`, and its pidfd.
 const EXECS: u64 = 2 * LISTENERS as u64;
@@ -16,8 +17,34 @@ const TLS_CONNECTION_BYTES: u64 = 272 << 10;
 /// that grew may be half empty.
 const HELD_BYTES: u64 = 64 << 20;
 
+/// Timekeepers that may run at a time for processes of `exec` with a limit: two for each. Any value from 64 to 1024 works; 256
+/// is a guess.
+const KEEPERS: u32 = 256;
+/// The memory of one.
+const KEEPER_BYTES: u64 = 512 << 10;
+
+impl SidecarLimits {
+    /// The same, with these.
+    fn with_keepers(self, limit: Option<ExecTime>) -> Self {
+        match limit {
+            Some(_) => Self {
+                memory_bytes: self.memory_bytes + u64::from(KEEPERS) * KEEPER_BYTES,
+                pids: self.pids + KEEPERS,
+                ..self
+            },
+            None => self,
+        }
+    }
+}
+
 /// One thread that relays connections.
 pub(super) const SERVING_CPU_PERCENT: u32 = 100;
+
+/// The limits of a container's sidecar, with the timekeepers of `exec` in its cgroup.
+pub fn of(resolved: &ResolvedPolicy, limit: Option<ExecTime>) -> SidecarLimits {
+    let alone = sidecar(&resolved.policy.network, resolved.upstream.as_ref());
+    alone.with_keepers(limit)
+}
 
 /// The limits of the sidecar itself. Without connections it sleeps; with them it is one thread.
 pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits {

@@ -1,5 +1,6 @@
 //! PURE. The time limits of a container.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use oci_spec::runtime::Spec;
@@ -9,9 +10,12 @@ use super::error::PlanError;
 use super::facts::{BundleFacts, HostFacts};
 use super::person::PersonsCgroup;
 use super::pod::pod_role;
+use super::syscalls::SyscallPlan;
 use super::wrap_plan::WrapEnforcement;
 use crate::engines::annotation::SANDBOX;
-use crate::policy::{Field, Grace, Lifetime, Origin, ResolvedPolicy, SleepRule, Time, TimeLimit};
+use crate::policy::{
+    Capability, Field, Grace, Lifetime, Origin, ResolvedPolicy, SleepRule, Time, TimeLimit,
+};
 
 /// When a container ends: at least one of the limits is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +50,7 @@ impl TimePlan {
         let Time {
             wall,
             idle,
+            exec: _,
             grace,
             sleep,
         } = resolved.policy.time;
@@ -99,6 +104,101 @@ pub(super) fn plan(
         });
     }
     Ok(Some(time))
+}
+
+/// How long each `exec` of a container may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExecTime {
+    /// From its start to SIGTERM.
+    pub limit: Lifetime,
+    /// From SIGTERM to the end of everything that it started.
+    pub grace: Grace,
+    /// Whether the time in which the machine is suspended counts.
+    pub sleep: SleepRule,
+}
+
+impl ExecTime {
+    /// The limit as that of one `exec`'s timekeeper.
+    pub fn of_one(self) -> TimePlan {
+        TimePlan {
+            wall: TimeLimit::Is(self.limit),
+            idle: TimeLimit::Unlimited,
+            grace: self.grace,
+            sleep: self.sleep,
+            most: None,
+        }
+    }
+}
+
+/// What a workload could do to leave the cgroup of an `exec`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CgroupRights<'a> {
+    /// The system calls of its filter.
+    pub syscalls: &'a SyscallPlan,
+    /// The capabilities that any of its processes can get.
+    pub capabilities: &'a BTreeSet<Capability>,
+}
+
+impl<'a> CgroupRights<'a> {
+    /// Of a plan.
+    pub fn of(syscalls: &'a SyscallPlan, capabilities: &'a BTreeSet<Capability>) -> Self {
+        Self {
+            syscalls,
+            capabilities,
+        }
+    }
+
+    /// Calls that mount a writable cgroup file system (the container's own cgroup mount is always read-only), and clone3(2), which
+    /// needs no more than a directory of it (CLONE_INTO_CGROUP).
+    const LEAVING: [&'static str; 5] =
+        ["mount", "move_mount", "fsmount", "mount_setattr", "clone3"];
+    /// The capability to mount.
+    const ADMIN: &'static str = "CAP_SYS_ADMIN";
+
+    /// The right by which it may write its cgroups, if it has one.
+    pub(super) fn writes_cgroups(self) -> Option<String> {
+        let given = self.syscalls.allow.difference(&self.syscalls.deny);
+        let mut names = given.map(ToString::to_string);
+        let call = names.find(|name| Self::LEAVING.contains(&name.as_str()));
+        let mut capabilities = self.capabilities.iter().map(ToString::to_string);
+        call.or_else(|| capabilities.find(|name| name == Self::ADMIN))
+    }
+}
+
+/// The limit of each `exec`. Refused where it cannot be kept: in a cgroup that is not root's, or that the workload may leave.
+pub(super) fn plan_exec(
+    resolved: &ResolvedPolicy,
+    host: &HostFacts,
+    bundle: &BundleFacts,
+    (syscalls, capabilities): (&SyscallPlan, &BTreeSet<Capability>),
+) -> Result<Option<ExecTime>, PlanError> {
+    let Time {
+        exec, grace, sleep, ..
+    } = resolved.policy.time;
+    let Some(limit) = exec.lifetime() else {
+        return Ok(None);
+    };
+    let field = Field::TimeExec;
+    let origin = resolved.origins.get(&field);
+    let origin = origin.map_or_else(|| "the policy".to_owned(), ToString::to_string);
+    // Landlock's walls refuse it with words of their own.
+    if host.person.is_some() && bundle.wrapped.by == WrapEnforcement::Mounts {
+        let why = "each exec needs a cgroup that is root's";
+        return Err(PlanError::NoCgroup { field, origin, why });
+    }
+    match CgroupRights::of(syscalls, capabilities).writes_cgroups() {
+        Some(right) => Err(PlanError::LeavesCgroup {
+            field,
+            origin,
+            right,
+        }),
+        None => Ok(Some(ExecTime {
+            limit,
+            grace,
+            sleep,
+        })),
+    }
 }
 
 /// What is left of the limits of a container that runs, in seconds.

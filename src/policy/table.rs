@@ -183,6 +183,9 @@ fields! {
         /// Without [activity](operator.md#end-an-idle-container) until SIGTERM.
         idle: TimeLimit = TimeIdle "time.idle", NoLonger, Annotated;
 
+        /// From an [`exec`](operator.md#end-an-exec-after-a-time) to SIGTERM.
+        exec: TimeLimit = TimeExec "time.exec", NoLonger, Annotated;
+
         /// From SIGTERM to SIGKILL.
         grace: Grace = TimeGrace "time.grace", NoLonger, Annotated;
 

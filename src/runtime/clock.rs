@@ -93,6 +93,7 @@ pub fn begin(
         lines: lines(record),
         members: members(&controllers)?,
         activity,
+        exec: None,
         born_in: born_in.as_ref().map(AsFd::as_fd),
         enters,
     };
@@ -106,8 +107,10 @@ fn members(controllers: &Controllers) -> Result<CgroupMembers, RuntimeError> {
         return Ok(CgroupMembers::Kill(kill));
     }
     let freezer = controllers.v1("freezer");
-    let Some(directory) = freezer.or_else(|| controllers.v1.values().next().map(PathBuf::as_path))
-    else {
+    // Not the freezer's list, if there is another: those of an `exec` under `time.exec` are in cgroups below it.
+    let others = controllers.v1.iter().filter(|(name, _)| *name != "freezer");
+    let mut others = others.map(|(_, directory)| directory.as_path());
+    let Some(directory) = others.next().or(freezer) else {
         return Ok(CgroupMembers::InitAlone);
     };
     let state = freezer.map(|directory| opened(&directory.join("freezer.state"), OFlags::WRONLY));
@@ -146,7 +149,9 @@ fn activity(
 }
 
 /// Where the timekeeper runs: the sidecar's v2 cgroup, or its v1 cgroups. Without a sidecar it stays in the caller's.
-fn sidecars_cgroup(record: &Record) -> Result<(Option<OwnedFd>, Vec<PathBuf>), RuntimeError> {
+pub(super) fn sidecars_cgroup(
+    record: &Record,
+) -> Result<(Option<OwnedFd>, Vec<PathBuf>), RuntimeError> {
     let directories = record.sidecar.iter().flat_map(|sidecar| &sidecar.cgroups);
     let (mut born_in, mut enters) = (None, Vec::new());
     for directory in directories {
@@ -158,12 +163,12 @@ fn sidecars_cgroup(record: &Record) -> Result<(Option<OwnedFd>, Vec<PathBuf>), R
     Ok((born_in, enters))
 }
 
-fn opened(path: &std::path::Path, flags: OFlags) -> Result<OwnedFd, RuntimeError> {
+pub(super) fn opened(path: &std::path::Path, flags: OFlags) -> Result<OwnedFd, RuntimeError> {
     open(path, flags | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(format!("open {path:?}")))
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -361,7 +366,11 @@ fn longer(wall: Lifetime, most: Option<Lifetime>, by: Lifetime) -> Result<Lifeti
 
 /// Why a container should have ended, if it should. A clock that cannot be read grants no time. Nobody saw what a container
 /// did whose timekeepers were stopped for longer than `time.idle`, so it counts as idle.
-fn overdue(state: Option<ClockState>, plan: TimePlan, now: Duration) -> Option<EndCause> {
+pub(super) fn overdue(
+    state: Option<ClockState>,
+    plan: TimePlan,
+    now: Duration,
+) -> Option<EndCause> {
     let Some(state) = state else {
         return Some(EndCause::Wall);
     };

@@ -10,6 +10,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::path;
 use crate::runtime::RuntimeError;
 use crate::runtime::clock;
+use crate::runtime::exec::timed;
 use crate::runtime::hooks;
 use crate::runtime::planted;
 use crate::runtime::runs::{self, RunDir, events};
@@ -150,6 +151,12 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     // They end with the init process, and stay with one that could not be ended. They are in the sidecar's cgroup.
     if let Some(timekeeper) = remains.timekeeper.as_ref().filter(|_| has_ended) {
         note(timekeeper.end().map_err(RuntimeError::from));
+    }
+    let may_have_timed =
+        |record: &Record| record.plan().is_some_and(|plan| plan.exec_time.is_some());
+    if has_ended && record.is_none_or(may_have_timed) {
+        // In the sidecar's cgroup, too.
+        last.append(&mut timed::end_all(place));
     }
     if let Some(sidecar) = &remains.sidecar {
         if init.is_some() {

@@ -252,8 +252,11 @@ const TIMEKEEPER_LOG: libc::c_int = 11;
 
 /// Compiles the filter of both timekeepers: wait, set the timer, read and write the clock and one log, read the counts of the
 /// container's activity, end the container, exit.
-/// On cgroup v1 the processes are listed, and killed by their pidfds.
-pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendError> {
+/// On cgroup v1 the processes are listed, and killed by their pidfds. The timekeeper of an `exec` also removes cgroups below one.
+pub(super) fn of_timekeeper(
+    members: MembersKind,
+    exec: &Option<String>,
+) -> Result<BpfProgram, BackendError> {
     let plain = [
         #[cfg(target_arch = "x86_64")]
         libc::SYS_poll,
@@ -274,8 +277,15 @@ pub(super) fn of_timekeeper(members: MembersKind) -> Result<BpfProgram, BackendE
     rules.insert(libc::SYS_pread64, read);
     let written = written.map(|fd| equal(0, fd)).into_iter();
     rules.insert(libc::SYS_pwrite64, written.collect::<Result<_, _>>()?);
-    let written = TIMEKEEPER_MEMBERS.map(|fd| equal(0, fd)).into_iter();
+    let [parent, thawed, ..] = TIMEKEEPER_ACTIVITY;
+    let thawed = exec.as_ref().map(|_| thawed);
+    let written = TIMEKEEPER_MEMBERS.into_iter().chain(thawed);
+    let written = written.map(|fd| equal(0, fd));
     rules.insert(libc::SYS_write, written.collect::<Result<_, _>>()?);
+    if exec.is_some() {
+        let removes = SeccompRule::new(vec![is(0, parent)?, is(2, libc::AT_REMOVEDIR)?]);
+        rules.insert(libc::SYS_unlinkat, vec![removes?]);
+    }
     rules.insert(libc::SYS_fcntl, vec![equal(1, libc::F_GETFD)?]);
     rules.insert(libc::SYS_prctl, vec![equal(0, libc::PR_GET_SECCOMP)?]);
     let init = |signal| SeccompRule::new(vec![is(0, TIMEKEEPER_INIT)?, is(1, signal)?]);
@@ -521,7 +531,7 @@ mod tests {
     }
 
     fn under_timekeepers() {
-        load(super::of_timekeeper(MembersKind::Kill).unwrap());
+        load(super::of_timekeeper(MembersKind::Kill, &None).unwrap());
     }
 
     fn under_readers() {
@@ -628,7 +638,7 @@ mod tests {
         for program in all
             .into_iter()
             .chain([super::of_reader(), super::of_ssh_relay()])
-            .chain([super::of_timekeeper(MembersKind::Kill)])
+            .chain([super::of_timekeeper(MembersKind::Kill, &None)])
         {
             let program = program.unwrap();
             assert!((10..400).contains(&program.len()), "{}", program.len());

@@ -101,6 +101,7 @@ impl PromisedWalls {
             core_bytes,
             // Kept by processes outside of the container; integration/clock.rs tries them.
             time: _,
+            exec_time: _,
             // No wall.
             report: _,
         } = plan;

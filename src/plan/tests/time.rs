@@ -1,6 +1,7 @@
 //! Time limits: which containers get one, and who cannot have one.
 
 use super::*;
+use crate::plan::time::CgroupRights;
 use crate::plan::wrap_plan::WrapEnforcement;
 
 /// The limits of a container with `time.idle`, in words.
@@ -66,4 +67,66 @@ fn idle_time_needs_a_cgroup() {
     let mut rules = case("5m");
     rules.facts.wrapped.by = WrapEnforcement::Rules;
     assert!(rules.plan_on(&on(PersonsCgroup::NotGiven)).is_ok());
+}
+
+#[test]
+fn the_time_of_an_exec_is_planned_apart_from_the_containers() {
+    let case = under("standard").annotation("time.exec", "2m");
+    let plan = case.plan();
+    assert_eq!(plan.exec_time.unwrap().limit.to_string(), "2m");
+    assert!(plan.time.is_none(), "no timekeeper of the container");
+    let alone = under("standard").plan();
+    assert_eq!(alone.exec_time, None);
+    // Its timekeepers are in the sidecar's cgroup.
+    assert!(plan.sidecar.pids > alone.sidecar.pids);
+    assert!(plan.sidecar.memory_bytes > alone.sidecar.memory_bytes);
+}
+
+#[test]
+fn the_time_of_an_exec_needs_a_cgroup_that_is_roots() {
+    let on = |cgroup| HostFacts {
+        person: Some(PersonFacts { groups: 0, cgroup }),
+        controllers: BTreeSet::new(),
+        ..host()
+    };
+    let case = under("standard").annotation("time.exec", "2m");
+    for cgroup in [
+        PersonsCgroup::NotGiven,
+        PersonsCgroup::Version1,
+        PersonsCgroup::Given,
+    ] {
+        let refused = case.plan_on(&on(cgroup)).unwrap_err().to_string();
+        assert!(refused.starts_with("time.exec (set by "), "{refused}");
+        assert!(refused.contains("run with sudo"), "{refused}");
+        // The control.
+        assert!(under("standard").plan_on(&on(cgroup)).is_ok());
+    }
+    // `--walls landlock` refuses it with words of its own.
+    let mut rules = case;
+    rules.facts.wrapped.by = WrapEnforcement::Rules;
+    assert!(rules.plan_on(&on(PersonsCgroup::NotGiven)).is_ok());
+}
+
+#[test]
+fn a_workload_that_may_write_its_cgroups_gets_no_time_of_an_exec() {
+    let names = |all: &[&str]| all.iter().map(|name| name.parse().unwrap()).collect();
+    let syscalls = |allow: &[&str], deny: &[&str]| SyscallPlan {
+        allow: names(allow),
+        deny: names(deny),
+        ..under("standard").plan().syscalls
+    };
+    let plain = syscalls(&[], &[]);
+    let none = BTreeSet::new();
+    let admin = BTreeSet::from(["CAP_SYS_ADMIN".parse().unwrap()]);
+    let right = |syscalls: &SyscallPlan, capabilities: &BTreeSet<Capability>| {
+        CgroupRights::of(syscalls, capabilities).writes_cgroups()
+    };
+    assert_eq!(right(&plain, &none), None);
+    assert_eq!(right(&plain, &admin).as_deref(), Some("CAP_SYS_ADMIN"));
+    let mounts = syscalls(&["mount", "ptrace"], &[]);
+    assert_eq!(right(&mounts, &none).as_deref(), Some("mount"));
+    let clones = syscalls(&["clone3"], &[]);
+    assert_eq!(right(&clones, &none).as_deref(), Some("clone3"));
+    assert_eq!(right(&syscalls(&["mount"], &["mount"]), &none), None);
+    assert_eq!(right(&syscalls(&["ptrace"], &[]), &none), None);
 }

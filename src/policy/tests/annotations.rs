@@ -47,6 +47,7 @@ fn every_field_has_an_annotation() {
         .field("limits.cpus", "1.5")
         .field("time.wall", "30m")
         .field("time.idle", "5m")
+        .field("time.exec", "2m")
         .field("time.grace", "5s")
         .field("time.sleep", "counts")
         .field("report.denied", "on")
@@ -113,6 +114,7 @@ fn every_field_has_an_annotation() {
         time: Time {
             wall: "30m".parse().unwrap(),
             idle: "5m".parse().unwrap(),
+            exec: "2m".parse().unwrap(),
             grace: "5s".parse().unwrap(),
             sleep: SleepRule::Counts,
         },

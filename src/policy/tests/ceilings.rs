@@ -702,6 +702,14 @@ fn each_field_is_limited_by_its_own_rule() {
             "time.idle = '5m'",
             true,
         ),
+        (TimeExec, "time.exec = '3m'", "time.exec = '2m'", true),
+        (TimeExec, "time.exec = '120s'", "time.exec = '2m'", false),
+        (
+            TimeExec,
+            "time.exec = 'unlimited'",
+            "time.exec = '2m'",
+            true,
+        ),
         (TimeGrace, "time.grace = '11s'", "time.grace = '10s'", true),
         (TimeGrace, "time.grace = '0s'", "time.grace = '10s'", false),
         (

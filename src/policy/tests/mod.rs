@@ -156,6 +156,7 @@ fn the_built_in_policies_follow_the_design() {
     let time = |grace: &str, sleep| Time {
         wall: TimeLimit::Unlimited,
         idle: TimeLimit::Unlimited,
+        exec: TimeLimit::Unlimited,
         grace: grace.parse().unwrap(),
         sleep,
     };

@@ -248,6 +248,7 @@ fn n_h1_a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
         ("network.hosts = 100", Some(Field::NetworkHosts)),
         ("time.wall = \"1h\"", Some(Field::TimeWall)),
         ("time.idle = \"5m\"", Some(Field::TimeIdle)),
+        ("time.exec = \"2m\"", Some(Field::TimeExec)),
         (
             "filesystem.scratch = \"100MiB\"",
             Some(Field::FilesystemScratch),

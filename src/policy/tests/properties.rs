@@ -91,7 +91,9 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::LimitsMemory => (Word, vec![dice.pick(&["1GiB", "2GiB", "unlimited"])]),
         Field::LimitsCpus => (Word, vec![dice.pick(&["0.5", "2", "unlimited"])]),
         Field::AnnotationsLoosen => (List, dice.some(&["network.mode", "syscalls.allow"])),
-        Field::TimeWall | Field::TimeIdle => (Word, vec![dice.pick(&["1s", "30m", "unlimited"])]),
+        Field::TimeWall | Field::TimeIdle | Field::TimeExec => {
+            (Word, vec![dice.pick(&["1s", "30m", "unlimited"])])
+        }
         Field::TimeGrace => (Word, vec![dice.pick(&["0s", "10s", "1h"])]),
         Field::ReportAudit => (Word, vec![dice.pick(&["off", "strict", "permissive"])]),
         // All possible words.

@@ -175,6 +175,7 @@ fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>, tool: Tool) {
     process::privileges(page, plan);
     limits(page, plan.limits);
     time::explain(page, plan.time);
+    time::explain_exec(page, plan.exec_time);
     report(page, plan);
     leave(page, plan);
     for thing in &plan.not_given {

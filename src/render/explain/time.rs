@@ -2,7 +2,7 @@
 
 use super::page::Page;
 use crate::plan::time::TimeLeft;
-use crate::plan::{NetworkPlan, TimePlan};
+use crate::plan::{ExecTime, NetworkPlan, TimePlan};
 use crate::policy::SleepRule;
 use crate::rules::{ClockReading, Expiry};
 
@@ -32,6 +32,19 @@ pub(super) fn explain(page: &mut Page, limit: Option<TimePlan>) {
         "time",
         format_args!(
             "ended {due} by SIGTERM, and {grace} later by SIGKILL (time.grace); suspension {suspended} (time.sleep)"
+        ),
+    );
+}
+
+/// When a process of `exec` ends.
+pub(super) fn explain_exec(page: &mut Page, limit: Option<ExecTime>) {
+    let Some(ExecTime { limit, grace, .. }) = limit else {
+        return;
+    };
+    page.head(
+        "exec",
+        format_args!(
+            "each ended {limit} after its start by SIGTERM (time.exec), and {grace} later with everything that it started"
         ),
     );
 }

@@ -17,6 +17,7 @@ use crate::cgroup::systemd_v1;
 use crate::devices::DeviceProgram;
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::exec::time;
 use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::input::node_files;
 use crate::runtime::launch::{RunRetention, StandardError, Streams};
@@ -167,7 +168,11 @@ impl Creation<'_> {
 
     /// Starts the processes that keep the container's time, if it has a limit.
     pub(super) fn begin_clock(&mut self, init: ProcessId) -> Result<(), RuntimeError> {
-        let Some(time) = self.record.plan().and_then(|plan| plan.time) else {
+        let plan = self.record.plan();
+        if plan.is_some_and(|plan| plan.exec_time.is_some()) {
+            time::check(&self.record.controllers()?)?;
+        }
+        let Some(time) = plan.and_then(|plan| plan.time) else {
             return Ok(());
         };
         let traffic = match self.record.shared_network() {

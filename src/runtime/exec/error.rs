@@ -57,6 +57,22 @@ pub enum ExecError {
          in a login"
     )]
     ClosedCgroup,
+    /// The node cannot keep `time.exec`.
+    #[error(
+        "time.exec cannot be kept: this node has neither cgroup v2 nor the freezer of v1 for this container; leave time.exec out"
+    )]
+    NoFreezer,
+    /// The workload has taken over its cgroup.
+    #[error(
+        "time.exec cannot be kept: the container's cgroup hands controllers on to others below it; leave time.exec out"
+    )]
+    DelegatedCgroup,
+    /// One of the two decides where the process is.
+    #[error("time.exec cannot be kept with --cgroup: leave one of the two out")]
+    TimedSubCgroup,
+    /// The kernel reports the process in another cgroup.
+    #[error("time.exec cannot be kept: the process is not in the cgroup that was made for it")]
+    OutsideItsCgroup,
     /// `--cgroup`
     #[error(transparent)]
     SubCgroup(#[from] super::sub_cgroup::SubCgroupError),

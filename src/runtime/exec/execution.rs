@@ -3,10 +3,13 @@
 use std::os::fd::OwnedFd;
 
 use oci_spec::runtime::{Process, User};
+use rustix::fs::OFlags;
 
+use super::error::ExecError;
 use super::files::ReportFile;
 use super::sub_cgroup::{self, SubCgroup};
 use super::target::ExecTarget;
+use super::time::{StartGate, TimedExec};
 use crate::audit::Actor;
 use crate::cli;
 use crate::enforce::executor::WallExecutor;
@@ -20,6 +23,7 @@ use crate::enforce::walls::{
 };
 use crate::plan::CapabilitySets;
 use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
+use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::filter;
 use crate::runtime::launch::{self, has_user_namespace};
@@ -32,6 +36,7 @@ use crate::runtime::state::report;
 use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::deadline::Deadline;
+use crate::sys::process::Child;
 use crate::sys::user::JoinedUser;
 use crate::sys::user_namespace::of_process;
 
@@ -47,6 +52,8 @@ pub(super) struct Execution<'a> {
     /// The line to the sidecar, by which it learns of a process that this program does not wait for.
     line: Option<OwnedFd>,
     report: ReportFile,
+    /// Its time limit, if it has one.
+    timed: Option<TimedExec<'a>>,
 }
 
 /// What the process inherits that is in no record.
@@ -81,6 +88,7 @@ impl<'a> Execution<'a> {
             listener_child: None,
             line: None,
             report: ReportFile::new(place)?,
+            timed: None,
         })
     }
 
@@ -104,10 +112,43 @@ impl<'a> Execution<'a> {
         })
     }
 
-    /// Opens the cgroup of the container that the process joins.
-    pub(super) fn open_cgroup(&self, init: ProcessId) -> Result<SubCgroup, RuntimeError> {
+    /// Opens the cgroup of the container that the process joins: one of its own, under `time.exec`.
+    pub(super) fn open_cgroup(&mut self, init: ProcessId) -> Result<SubCgroup, RuntimeError> {
         let controllers = self.target.record.controllers()?;
-        sub_cgroup::open(&self.args.cgroup, &controllers, init)
+        let mut cgroup = sub_cgroup::open(&self.args.cgroup, &controllers, init)?;
+        let limit = self.target.record.plan().and_then(|plan| plan.exec_time);
+        let Some(limit) = limit else {
+            return Ok(cgroup);
+        };
+        if !self.args.cgroup.is_empty() {
+            return Err(ExecError::TimedSubCgroup.into());
+        }
+        let timed = TimedExec::make(self.place, &controllers, limit)?;
+        if let Some(tasks) = timed.tasks() {
+            cgroup
+                .descriptors
+                .push(clock::opened(&tasks, OFlags::WRONLY)?);
+        }
+        cgroup.below = timed.below().or(cgroup.below);
+        self.timed = Some(timed);
+        Ok(cgroup)
+    }
+
+    /// What the process waits for, if it has a time limit.
+    pub(super) fn gate(&self) -> Option<&StartGate> {
+        self.timed.as_ref().map(TimedExec::gate)
+    }
+
+    /// Starts the timekeeper of a process that waits, and lets it go.
+    pub(super) fn begin_time(
+        &self,
+        child: &Child,
+        process: Option<&Process>,
+    ) -> Result<(), RuntimeError> {
+        match &self.timed {
+            Some(timed) => timed.begin(&self.target.record, child, process),
+            None => Ok(()),
+        }
     }
 
     /// The pipe through which the process reports errors: its end, and ours.

@@ -13,6 +13,8 @@ mod requested;
 mod streams;
 mod sub_cgroup;
 mod target;
+pub mod time;
+pub mod timed;
 
 use std::os::fd::OwnedFd;
 
@@ -21,6 +23,7 @@ use oci_spec::runtime::Process;
 use super::error::RuntimeError;
 use crate::audit::Actor;
 use crate::cli;
+use crate::plan::ExecTime;
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors::StandardStreams;
@@ -43,6 +46,15 @@ pub struct ExecProcess {
     pub relay: Option<relay::Relay>,
     /// For the log line when it ends.
     pub noted: NotedProcess,
+    /// How long it may run.
+    pub limit: Option<ExecTime>,
+}
+
+impl ExecProcess {
+    /// Why its time has ended it, once it has ended.
+    pub fn ended_by(&self, place: &ContainerPaths) -> Option<String> {
+        self.limit.and_then(|_| timed::take_ended(place, self.pid))
+    }
 }
 
 /// Starts a process in a running container and returns once it has executed its program.
@@ -53,7 +65,9 @@ pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, Run
     let noted = NotedProcess::new(place, &process, None);
     let execution = Execution::begin(place, args, &target, None)?;
     let pid = started(execution, process, opened.streams(), &noted)?;
+    let limit = target.record.plan().and_then(|plan| plan.exec_time);
     Ok(ExecProcess {
+        limit,
         pid,
         terminal: opened.listener,
         relay: opened.relay,

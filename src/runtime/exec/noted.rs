@@ -6,6 +6,7 @@ use oci_spec::runtime::Process;
 use rustix::process::PidfdFlags;
 
 use crate::audit::{Actor, Event, EventDetail, LoggedCommand, ProcessState, Verdict, WallName};
+use crate::policy::Field;
 use crate::runtime::runs::RunDir;
 use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::calls::line;
@@ -64,13 +65,14 @@ impl NotedProcess {
         }
     }
 
-    /// It has ended, with this status.
-    pub fn ended(&self, status: i32) {
-        self.run.note(vec![self.event(
-            ProcessState::Ended,
-            Verdict::Ended,
-            Some(status),
-        )]);
+    /// It has ended with this status, by its time limit for this reason.
+    pub fn ended(&self, status: i32, by_time: Option<&str>) {
+        let field = by_time.map(|_| Field::TimeExec.to_string());
+        self.run.note(vec![Event {
+            cause: field.map(Into::into),
+            reason: by_time.map(Into::into),
+            ..self.event(ProcessState::Ended, Verdict::Ended, Some(status))
+        }]);
     }
 
     fn event(&self, state: ProcessState, verdict: Verdict, exit: Option<i32>) -> Event {

@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::ExecError;
 use super::execution::Execution;
 use super::sub_cgroup::SubCgroup;
+use super::time::StartGate;
 use crate::cgroup::birthplace::Birthplace;
 use crate::enforce::EnforceError;
 use crate::enforce::executor::WallExecutor;
@@ -86,6 +87,7 @@ impl Execution<'_> {
             tenant: &tenant,
             born: &born,
             spec: &spec,
+            gate: self.gate(),
         };
         child::prepare()?;
         self.within_limit(|deadline| {
@@ -97,6 +99,8 @@ impl Execution<'_> {
                 // The helper's own words are nearer to the cause.
                 report::pending(reports).map_or(error, RuntimeError::Init)
             })?;
+            self.begin_time(&child, spec.process().as_ref())
+                .inspect_err(|_| child::end(&child))?;
             report::wait(reports, Some(child.pidfd.as_fd()), || deadline.has_passed())
                 .and_then(|()| check_executed(&child))
                 .inspect_err(|_| child::end(&child))?;
@@ -136,6 +140,7 @@ struct ProcessParts<'a> {
     tenant: &'a TenantProcess<'a>,
     born: &'a Birthplace,
     spec: &'a Spec,
+    gate: Option<&'a StartGate>,
 }
 
 impl ProcessParts<'_> {
@@ -162,6 +167,7 @@ impl ProcessParts<'_> {
     /// The helper. Its last step before the clone is the pid namespace.
     fn help(&self, executor: &WallExecutor, number: &SiblingNumber) -> Result<(), String> {
         let words = |error: EnforceError| crate::log::chain(&error);
+        self.gate.into_iter().for_each(StartGate::leave_runtime);
         self.tenant
             .leave_caller(self.spec, executor)
             .map_err(words)?;
@@ -171,7 +177,8 @@ impl ProcessParts<'_> {
         self.tenant.join(self.spec).map_err(words)?;
         // The process opens the container's /dev/ptmx, as root and through links, if it has a terminal.
         executor.close_ways_out().map_err(words)?;
-        let work = || match child::take_name() {
+        let wait = || self.gate.map_or(Ok(()), StartGate::wait);
+        let work = || match child::take_name().and_then(|()| wait()) {
             Ok(()) => self.tenant.run(self.spec, executor),
             Err(why) => executor.fail(&why),
         };

@@ -4,6 +4,7 @@ use libcontainer::container::ContainerStatus;
 use oci_spec::runtime::Spec;
 
 use super::error::ExecError;
+use super::timed;
 use crate::cli;
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
@@ -55,6 +56,9 @@ fn check_state(
         })
     };
     clock::enforce(place, record);
+    if record.plan().is_some_and(|plan| plan.exec_time.is_some()) {
+        timed::sweep(place);
+    }
     if let Some(cause) = clock::ended(place) {
         return refuse(format!("it is ended: {cause}"));
     }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,32 @@ pub enum CgroupMembers {
     InitAlone,
 }
 
+/// The cgroup of one `exec`, for its timekeeper: it ends everything in it, and then removes it.
+#[derive(Debug)]
+pub struct ExecCgroup {
+    /// The directory above it, which is the timekeeper's user's.
+    pub parent: OwnedFd,
+    /// Its name there.
+    pub name: String,
+    /// On cgroup v1: `cgroup.procs` of a freezer that is never frozen. Killed processes are moved there, because a frozen
+    /// container's do not die.
+    pub thawed: Option<OwnedFd>,
+}
+
+impl ExecCgroup {
+    /// In place of the counts of activity, which an `exec` does not have: `filler` where there is none.
+    pub(super) fn descriptors<'a>(&'a self, filler: BorrowedFd<'a>) -> [BorrowedFd<'a>; 4] {
+        let thawed = self.thawed.as_ref().map_or(filler, AsFd::as_fd);
+        [self.parent.as_fd(), thawed, filler, filler]
+    }
+}
+
+/// Removes the cgroup of this name, unless a process is in it: so the kernel tells atomically whether one is. True if it is gone.
+pub fn remove(parent: impl AsFd, name: impl rustix::path::Arg) -> bool {
+    let removed = rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
+    matches!(removed, Ok(()) | Err(Errno::NOENT | Errno::NODEV))
+}
+
 /// The same, without descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -42,6 +68,12 @@ const LONGEST: usize = 64 << 10;
 const AT_ONCE: usize = 512;
 
 impl CgroupMembers {
+    /// Kills all processes of the cgroup, for a runtime in a timekeeper's place.
+    pub fn kill(&self, thawed: Option<BorrowedFd<'_>>) {
+        let filler = rustix::stdio::stdin();
+        self.kind().kill(self.descriptors(filler), thawed);
+    }
+
     pub(super) fn kind(&self) -> MembersKind {
         match self {
             Self::Kill(_) => MembersKind::Kill,
@@ -66,8 +98,9 @@ impl CgroupMembers {
 }
 
 impl MembersKind {
-    /// Kills all processes of the cgroup. Tried again by the caller until the init process has ended.
-    pub fn kill(self, [one, other]: [BorrowedFd<'_>; 2]) {
+    /// Kills all processes of the cgroup. Tried again by the caller until the init process has ended. On cgroup v1 killed ones are moved
+    /// to `thawed`, if it is given.
+    pub fn kill(self, [one, other]: [BorrowedFd<'_>; 2], thawed: Option<BorrowedFd<'_>>) {
         match self {
             Self::InitAlone => {}
             Self::Kill => {
@@ -83,7 +116,7 @@ impl MembersKind {
                 for _ in 0..ROUNDS {
                     // So that none forks meanwhile. They die when they are thawed.
                     set(b"FROZEN");
-                    let listed = kill_listed(one);
+                    let listed = kill_listed(one, thawed);
                     set(b"THAWED");
                     if listed == Ok(0) {
                         return;
@@ -96,7 +129,10 @@ impl MembersKind {
 }
 
 /// Sends SIGKILL to processes that a v1 cgroup lists, [`AT_ONCE`] at most. Returns how many it listed.
-fn kill_listed(directory: BorrowedFd<'_>) -> rustix::io::Result<usize> {
+fn kill_listed(
+    directory: BorrowedFd<'_>,
+    thawed: Option<BorrowedFd<'_>>,
+) -> rustix::io::Result<usize> {
     let before = listed(directory)?;
     let opened: Vec<(i32, OwnedFd)> = before
         .iter()
@@ -109,8 +145,13 @@ fn kill_listed(directory: BorrowedFd<'_>) -> rustix::io::Result<usize> {
     // Listed again, now that its descriptor is open: so the descriptor is not another process's that got its number.
     let after = listed(directory)?;
     for (number, process) in opened {
-        if after.contains(&number) {
-            let _ended = pidfd_send_signal(&process, Signal::KILL);
+        if !after.contains(&number) {
+            continue;
+        }
+        let killed = pidfd_send_signal(&process, Signal::KILL);
+        if let (Ok(()), Some(thawed)) = (killed, thawed) {
+            // It never returns to its program, and a freezer that is not its own holds it no more (freezer_attach).
+            let _gone = rustix::io::write(thawed, number.to_string().as_bytes());
         }
     }
     Ok(before.len())
@@ -147,6 +188,19 @@ fn numbers(text: &[u8]) -> Vec<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cgroup_is_gone_if_it_is_removed_or_was() {
+        let base = std::env::temp_dir().join(format!("agentbox-gone-{}", std::process::id()));
+        std::fs::create_dir_all(base.join("one/process")).unwrap();
+        let parent = std::fs::File::open(&base).unwrap();
+        assert!(!remove(&parent, "one"), "something is in it");
+        std::fs::remove_dir(base.join("one/process")).unwrap();
+        assert!(remove(&parent, "one"));
+        assert!(!base.join("one").exists());
+        assert!(remove(&parent, "one"), "by the other one");
+        std::fs::remove_dir(base).unwrap();
+    }
 
     #[test]
     fn a_list_has_whole_lines_and_processes_of_this_namespace() {

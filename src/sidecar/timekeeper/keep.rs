@@ -11,7 +11,7 @@ use rustix::time::{
 };
 
 use super::activity::{ActivityKind, IdleWatch};
-use super::cgroup::MembersKind;
+use super::cgroup::{self, MembersKind};
 use super::end_line::EndLines;
 use crate::plan::TimePlan;
 use crate::plan::time::{ClockState, EndCause};
@@ -21,6 +21,9 @@ use crate::policy::SleepRule;
 pub(super) const LAG: Duration = Duration::from_secs(1);
 /// Between attempts to kill: a process may be in an uninterruptible call.
 const AGAIN: Duration = Duration::from_secs(1);
+/// After the end of a process of `exec`: when to look first whether it left another. The kernel may be about to take it out of its
+/// cgroup. Twice as long each time, up to [`AGAIN`].
+const SOON: Duration = Duration::from_millis(10);
 /// Between looks at the deadline: `extend` may have put back one that was read.
 const LOOK: Duration = Duration::from_secs(60);
 
@@ -33,7 +36,7 @@ pub(super) struct TimekeeperFds {
     pub clock: OwnedFd,
     /// See [`super::CgroupMembers`].
     pub members: [OwnedFd; 2],
-    /// See [`super::ActivityFiles`].
+    /// See [`super::ActivityFiles`]; of an `exec` see [`super::ExecCgroup`].
     pub activity: [OwnedFd; 4],
     /// The log of one line.
     pub log: OwnedFd,
@@ -48,6 +51,13 @@ enum Phase {
     Signalled(Duration),
     /// It was sent SIGKILL; the next one follows then.
     Killed(Duration),
+}
+
+/// Whether the init process, or the process of the `exec`, has been seen to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InitLife {
+    Lives,
+    Ended,
 }
 
 /// What a timekeeper waits for.
@@ -67,6 +77,8 @@ pub(super) struct Timekeeper {
     pub members: MembersKind,
     /// What it samples under `time.idle`.
     pub activity: Option<ActivityKind>,
+    /// The name of the cgroup of the `exec` whose time it keeps.
+    pub exec: Option<String>,
     /// How much later it acts.
     pub lag: Duration,
     /// What it may write to its log.
@@ -131,12 +143,15 @@ impl Timekeeper {
             self.kill();
             return 1;
         }
-        let mut phase = Phase::Running;
+        let (mut phase, mut init, mut look) = (Phase::Running, InitLife::Lives, LOOK);
         let mut idle = self.watch_activity(now(self.plan.sleep));
         loop {
             let now = now(self.plan.sleep);
             if let Some(idle) = &mut idle {
                 self.sample(idle, now);
+            }
+            if init == InitLife::Ended && self.is_over() {
+                return 0;
             }
             let due = self.due(phase, idle.as_ref());
             if now >= due {
@@ -144,19 +159,24 @@ impl Timekeeper {
                 continue;
             }
             let sample = idle.as_ref().map_or(Duration::MAX, IdleWatch::next);
-            if ring_at(&self.fds.timer, due.min(now + LOOK).min(sample)).is_err() {
+            if ring_at(&self.fds.timer, due.min(now + look).min(sample)).is_err() {
                 // Without a timer no time is kept.
                 self.kill();
                 return 1;
             }
-            match self.wait(phase) {
+            match self.wait(phase, init) {
+                // What it has started has the same limit.
+                Ok(Event::Ended) if self.exec.is_some() => (init, look) = (InitLife::Ended, SOON),
                 Ok(Event::Ended) => {
                     // Without a pid namespace of its own, its other processes would have no limit from here on.
                     self.kill_members();
                     self.log_after(phase);
                     return 0;
                 }
+                // The other one has seen the end of all.
+                Ok(Event::OtherLost) if init == InitLife::Ended && self.is_over() => return 0,
                 Ok(Event::OtherLost) => phase = self.lose_other(),
+                Ok(Event::Rung) if init == InitLife::Ended => look = (look * 2).min(AGAIN),
                 Ok(Event::Rung) => {}
                 Err(_) => {
                     self.kill();
@@ -167,8 +187,12 @@ impl Timekeeper {
     }
 
     /// Waits for the timer, the container's end, and the other timekeeper's.
-    fn wait(&self, phase: Phase) -> rustix::io::Result<Event> {
+    fn wait(&self, phase: Phase, init: InitLife) -> rustix::io::Result<Event> {
         let is_killed = matches!(phase, Phase::Killed(_));
+        let first = match init {
+            InitLife::Lives => &self.fds.init,
+            InitLife::Ended => &self.fds.timer,
+        };
         // Its end counts once: from then on it would always be readable.
         let other = match is_killed {
             true => &self.fds.timer,
@@ -177,15 +201,18 @@ impl Timekeeper {
         let ready = |fds: &mut [PollFd<'_>], limit: Option<&Timespec>| {
             rustix::io::retry_on_intr(|| poll(fds, limit))
         };
-        let watched = [&self.fds.init, &self.fds.timer, other];
+        let watched = [first, &self.fds.timer, other];
         let mut fds = watched.map(|fd| PollFd::new(fd, PollFlags::IN));
         ready(&mut fds, None)?;
         let is_ready = |fd: &PollFd<'_>| !fd.revents().is_empty();
         if is_killed || !is_ready(&fds[2]) {
-            return Ok(match is_ready(&fds[0]) {
-                true => Event::Ended,
-                false => Event::Rung,
+            return Ok(match (init, is_ready(&fds[0])) {
+                (InitLife::Lives, true) => Event::Ended,
+                _ => Event::Rung,
             });
+        }
+        if init == InitLife::Ended {
+            return Ok(Event::OtherLost);
         }
         // The other one ends with the init process: so that has ended by now, if it was that.
         let mut init = [PollFd::new(&self.fds.init, PollFlags::IN)];
@@ -194,6 +221,12 @@ impl Timekeeper {
             true => Event::Ended,
             false => Event::OtherLost,
         })
+    }
+
+    /// Whether nothing is left of the `exec`, whose process has ended: then its cgroup is gone.
+    fn is_over(&self) -> bool {
+        let name = self.exec.as_deref();
+        name.is_some_and(|name| cgroup::remove(&self.fds.activity[0], name))
     }
 
     /// Begins to watch for activity, if the plan has `time.idle`.
@@ -312,7 +345,8 @@ impl Timekeeper {
 
     fn kill_members(&self) {
         let [one, other] = &self.fds.members;
-        self.members.kill([one.as_fd(), other.as_fd()]);
+        let thawed = self.exec.as_ref().map(|_| self.fds.activity[1].as_fd());
+        self.members.kill([one.as_fd(), other.as_fd()], thawed);
     }
 }
 
@@ -367,6 +401,7 @@ mod tests {
             },
             members: MembersKind::InitAlone,
             activity: None,
+            exec: None,
             lag: Duration::ZERO,
         }
     }

@@ -22,6 +22,10 @@
 //! The one that sends the signal first writes why into a log of its own, of one line: so the cause is in the chained logs
 //! from then on, whatever becomes of the sidecar, the warden and the engine ([`end_line`]).
 //!
+//! A process of `exec` under `time.exec` has a timekeeper of its own, with the pidfd of that process and a cgroup that holds only
+//! what it has started. Its end does not end this timekeeper: a daemon that it left has the same limit. If one of the two is
+//! killed, the other ends the `exec` and not the container.
+//!
 //! Not held: root of the node can kill or stop both at once. Then the next verb ends the container
 //! (`src/runtime/clock.rs`).
 
@@ -40,8 +44,8 @@ use serde::{Deserialize, Serialize};
 
 use self::activity::ActivityKind;
 pub use self::activity::{ActivityFiles, ProcessorFile};
-pub use self::cgroup::CgroupMembers;
 pub(in crate::sidecar) use self::cgroup::MembersKind;
+pub use self::cgroup::{CgroupMembers, ExecCgroup, remove};
 pub use self::end_line::{EndLines, event};
 pub use self::keep::{note, now, read, ring_at, timer};
 pub use self::program::main;
@@ -80,6 +84,8 @@ pub struct TimekeeperConfig<'a> {
     pub members: CgroupMembers,
     /// What it samples under `time.idle`.
     pub activity: Option<ActivityFiles>,
+    /// The cgroup, if it keeps the time of an `exec` alone.
+    pub exec: Option<ExecCgroup>,
     /// The v2 cgroup to be born in.
     pub born_in: Option<BorrowedFd<'a>>,
     /// The v1 cgroups to enter.
@@ -104,6 +110,8 @@ struct TimekeeperSetup {
     plan: TimePlan,
     members: MembersKind,
     activity: Option<ActivityKind>,
+    /// The name of the cgroup, if it keeps the time of an `exec`.
+    exec: Option<String>,
     enters: Vec<PathBuf>,
     lines: EndLines,
 }
@@ -171,6 +179,7 @@ fn greet(
         lines,
         members,
         activity,
+        exec,
         born_in: _,
         enters,
     } = config;
@@ -179,11 +188,14 @@ fn greet(
         plan,
         members: members.kind(),
         activity: activity.as_ref().map(ActivityFiles::kind),
+        exec: exec.as_ref().map(|cgroup| cgroup.name.clone()),
         enters,
         lines,
     };
     let null = null.as_fd();
+    let of_exec = exec.as_ref().map(|cgroup| cgroup.descriptors(null));
     let sampled = activity.as_ref().map(|files| files.descriptors(null));
+    let sampled = of_exec.or(sampled);
     let mut fds = vec![init, clock];
     fds.extend(members.descriptors(null));
     fds.extend(sampled.unwrap_or([null; 4]));

@@ -80,7 +80,7 @@ fn begin(line: &OwnedFd) -> Result<std::convert::Infallible, SidecarError> {
         })
     })?;
     enter(&setup)?;
-    let compiled = filter::of_timekeeper(setup.members).map_err(ConfineError::Filter);
+    let compiled = filter::of_timekeeper(setup.members, &setup.exec).map_err(ConfineError::Filter);
     let parts = Parts {
         line: line
             .try_clone()
@@ -191,6 +191,7 @@ fn keep_time(parts: Parts, other: OwnedFd, second: Option<i32>) -> i32 {
         plan: setup.plan,
         members: setup.members,
         activity: setup.activity,
+        exec: setup.exec,
         lag: second.map_or(LAG, |_| Duration::ZERO),
     }
     .keep()

@@ -80,6 +80,19 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     all
 }
 
+/// The time limits that need a cgroup, which these walls do not have.
+fn time_without_cgroup(plan: &Plan) -> Option<&'static str> {
+    if plan.exec_time.is_some() {
+        return Some(
+            "time.exec needs a cgroup, which these walls do not have, and no `exec` enters them: leave it out",
+        );
+    }
+    let idle = plan.time.is_some_and(|time| time.idle.lifetime().is_some());
+    idle.then_some(
+        "time.idle (--idle-timeout) needs the processor time of a cgroup, which these walls do not have: use time.wall (--timeout)",
+    )
+}
+
 /// Why these walls cannot enforce a policy, if they cannot.
 pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let plan = &decided.plan;
@@ -97,11 +110,8 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
             "{field} ({origin}) needs a cgroup, which these walls do not have"
         ));
     }
-    if plan.time.is_some_and(|time| time.idle.lifetime().is_some()) {
-        return Some(
-            "time.idle (--idle-timeout) needs the processor time of a cgroup, which these walls do not have: use time.wall (--timeout)"
-                .to_owned(),
-        );
+    if let Some(why) = time_without_cgroup(plan) {
+        return Some(why.to_owned());
     }
     if plan.network.learns() {
         return Some(
@@ -164,8 +174,8 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::plan::TimePlan;
     use crate::plan::tests::{sample, sample_policy};
+    use crate::plan::{ExecTime, TimePlan};
     use crate::policy::SleepRule;
 
     fn decided(plan: Plan, origins: &[(&str, &str)]) -> DecidedPlan {
@@ -226,6 +236,14 @@ mod tests {
         plan.time = Some(time("30m", "5m"));
         let idle = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
         assert!(idle.contains("--idle-timeout"), "{idle}");
+        let mut plan = plain();
+        plan.exec_time = Some(ExecTime {
+            limit: "5m".parse().unwrap(),
+            grace: "1s".parse().unwrap(),
+            sleep: SleepRule::Counts,
+        });
+        let exec = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
+        assert!(exec.starts_with("time.exec needs a cgroup"), "{exec}");
         let mut plan = plain();
         plan.devices = ["/dev/fuse".into()].into();
         let device = refused(plan, &builtin, LANDLOCK_LEAST_ABI).unwrap();
