@@ -181,7 +181,7 @@ pub(super) fn plan_exec(
     };
     let field = Field::TimeExec;
     let origin = resolved.origins.get(&field);
-    let origin = origin.map_or_else(|| "the policy".to_owned(), ToString::to_string);
+    let origin = origin.cloned().unwrap_or(Origin::Default);
     // Landlock's walls refuse it with words of their own.
     if host.person.is_some() && bundle.wrapped.by == WrapEnforcement::Mounts {
         let why = "each exec needs a cgroup that is root's";
@@ -190,7 +190,7 @@ pub(super) fn plan_exec(
     match CgroupRights::of(syscalls, capabilities).writes_cgroups() {
         Some(right) => Err(PlanError::LeavesCgroup {
             field,
-            origin,
+            origin: origin.to_string(),
             right,
         }),
         None => Ok(Some(ExecTime {
