@@ -12,6 +12,7 @@ mod doctor;
 mod entered;
 mod first;
 mod forged;
+mod git_config;
 mod keys;
 mod landlock;
 mod leftovers;

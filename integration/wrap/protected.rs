@@ -355,7 +355,7 @@ fn f37_settings_of_git_that_name_programs_are_taken_out() {
     let all = format!(
         "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1; cd ~/src/project; {all}"
     );
-    for policy in ["strict", "permissive"] {
+    for policy in ["standard", "permissive"] {
         fresh(&person);
         person.does("cd ~/src/project; git config core.pager less; chmod 640 .git/config");
         let seen = person.wraps(&["--policy", policy], &set);

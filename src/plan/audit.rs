@@ -133,6 +133,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::FilesystemEphemeral
         | Field::FilesystemScratch
         | Field::FilesystemUnprotected
+        | Field::FilesystemGitConfig
         | Field::NetworkConnections
         | Field::NetworkConnectionsPerMinute
         | Field::NetworkUpload

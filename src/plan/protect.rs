@@ -36,7 +36,8 @@ pub struct ProtectedPlace {
     pub path: PathBuf,
     /// The reason, as a clause.
     pub why: String,
-    /// It is a git settings file, which git replaces: new settings in it are removed at the end.
+    /// It is a git settings file, which git replaces: it is read-only under `filesystem.git-config`, and new settings in
+    /// it are removed at the end.
     #[serde(default)]
     pub compared: bool,
 }
@@ -224,7 +225,7 @@ impl StartSearch {
 pub struct ProtectedFiles {
     /// Files and directories.
     pub found: Vec<FoundProtected>,
-    /// Git settings files.
+    /// Git settings files, read-only if `filesystem.git-config` says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<FoundProtected>,
     /// Hashes of their settings that are not harmless.

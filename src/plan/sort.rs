@@ -25,7 +25,7 @@ use super::sorted_mounts::{MountRules, MountTarget, SortedMounts, workspace_refu
 use super::support::support;
 use super::volumes::{Volume, refused, strange, volume};
 use super::warning::Warning;
-use crate::policy::{Access, Policy, SearchRule};
+use crate::policy::{Access, GitConfigRule, Policy, SearchRule};
 
 impl SortedMounts {
     /// A mount that is no bind: a kernel file system at its usual mount point, or memory.
@@ -161,6 +161,9 @@ impl SortedMounts {
     ) -> Result<(), PlanError> {
         self.mask_inside(rules.never, destination, facts);
         self.protect(destination, &facts.protected.found);
+        if rules.policy.filesystem.git_config == GitConfigRule::ReadOnly {
+            self.protect(destination, &facts.protected.settings);
+        }
         self.tell_git(rules.policy, destination, facts)?;
         match (&facts.unsearched, rules.policy.filesystem.search) {
             (Some(why), SearchRule::Complete) => Err(PlanError::Unsearched {

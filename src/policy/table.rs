@@ -71,6 +71,9 @@ fields! {
         /// Names of [protected.toml](../policies/protected.toml) that [stay writable](#protected-files); `*`: all.
         unprotected: BTreeSet<ProtectedName> = FilesystemUnprotected "filesystem.unprotected", PartOfMounts, Annotated;
 
+        /// Existing `.git/config` files: read-only, or [compared](#protected-files) at the end.
+        git_config: GitConfigRule = FilesystemGitConfig "filesystem.git-config", AtMost, Annotated;
+
         /// A pod's volumes that are or [can hold](engines.md#volumes) a Secret.
         secrets: SecretRule = FilesystemSecrets "filesystem.secrets", AtMost, Annotated;
 

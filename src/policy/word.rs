@@ -91,6 +91,16 @@ words! {
 }
 
 words! {
+    /// Whether git's settings files are written.
+    GitConfigRule {
+        /// They are read-only.
+        ReadOnly = "read-only",
+        /// They are written, and new settings that may name programs are taken out at the end.
+        Compared = "compared",
+    }
+}
+
+words! {
     /// What happens to a pod's volume with secrets.
     SecretRule {
         /// It is not mounted.

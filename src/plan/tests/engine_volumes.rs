@@ -104,6 +104,39 @@ fn a_written_bind_has_protected_files_and_an_engines_storage_has_none() {
     ));
 }
 
+/// F37: git runs the programs that its settings name.
+#[test]
+fn settings_of_git_are_read_only_under_strict_and_compared_everywhere() {
+    let protected = |case: Case| {
+        let found = FoundProtected {
+            path: "sub/.git/config".into(),
+            name: ".git/config".to_owned(),
+            held: 2,
+            ino: 7,
+        };
+        let case = case.bind("/srv/work", "/work").cwd("/work");
+        let case = case.found(|f| {
+            f.protected.settings = vec![found];
+            f.protected.known = ["x".to_owned()].into();
+        });
+        let files = case.plan().filesystem;
+        assert_eq!(files.watched[0].known.len(), 1);
+        let all = files.protected.into_iter();
+        let all: Vec<(PathBuf, u64)> = all.map(|one| (one.path, one.ino)).collect();
+        // The directory above keeps its name too.
+        let is_held = files.pinned.contains(Path::new("/work/sub/.git"));
+        assert_eq!(is_held, !all.is_empty());
+        all
+    };
+    let read_only = [("/work/sub/.git/config".into(), 7)];
+    assert_eq!(protected(under("strict")), read_only);
+    for policy in ["standard", "permissive"] {
+        assert_eq!(protected(under(policy)), []);
+        let tighter = under(policy).annotation("filesystem.git-config", "read-only");
+        assert_eq!(protected(tighter), read_only);
+    }
+}
+
 #[test]
 fn a_bind_that_is_protected_itself_is_written_if_the_policy_lists_it() {
     let codex = || under("permissive").bind("/home/me/.codex", "/x");

@@ -39,6 +39,7 @@ fn every_field_has_an_annotation() {
         .field("filesystem.search", "complete")
         .field("filesystem.credentials", "")
         .field("filesystem.unprotected", "")
+        .field("filesystem.git-config", "read-only")
         .field("filesystem.secrets", "drop")
         .field("filesystem.service-account-token", "drop")
         .field("filesystem.left-out", "error")
@@ -69,6 +70,7 @@ fn every_field_has_an_annotation() {
             search: SearchRule::Complete,
             credentials: BTreeSet::new(),
             unprotected: BTreeSet::new(),
+            git_config: GitConfigRule::ReadOnly,
             secrets: SecretRule::Drop,
             service_account_token: SecretRule::Drop,
             left_out: LeftOut::Refuse,

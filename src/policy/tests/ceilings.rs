@@ -669,6 +669,12 @@ fn each_field_is_limited_by_its_own_rule() {
             false,
         ),
         (
+            FilesystemGitConfig,
+            "filesystem.git-config = 'compared'",
+            "filesystem.git-config = 'read-only'",
+            true,
+        ),
+        (
             FilesystemSecrets,
             "filesystem.secrets = 'read-only'",
             "filesystem.secrets = 'drop'",
@@ -816,6 +822,7 @@ fn an_excess_names_the_excess_part_and_the_allowed_value() {
             "filesystem.scratch: 4GiB: at most 16MiB",
             "filesystem.mounts: volumes: at most drop",
             "filesystem.write: /a, /b: nothing",
+            "filesystem.git-config: compared: at most read-only",
             "network.allow: a.test:22: *.c.test, b.test",
             "network.deny: a list without y.test: a list with y.test",
             "network.hosts: 300: at most 256",

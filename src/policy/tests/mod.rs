@@ -223,6 +223,10 @@ fn the_built_in_policies_follow_the_design() {
         },
         credentials: BTreeSet::new(),
         unprotected: BTreeSet::new(),
+        git_config: match mounts {
+            MountRule::Drop => GitConfigRule::ReadOnly,
+            MountRule::Keep | MountRule::ReadOnly | MountRule::Volumes => GitConfigRule::Compared,
+        },
         secrets: match mounts {
             MountRule::Keep => SecretRule::ReadOnly,
             MountRule::Drop | MountRule::ReadOnly | MountRule::Volumes => SecretRule::Drop,

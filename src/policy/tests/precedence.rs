@@ -101,6 +101,7 @@ fn the_flags_policy_is_the_ceiling_of_its_call_too() {
             Field::FilesystemEphemeral,
             Field::FilesystemScratch,
             Field::FilesystemMounts,
+            Field::FilesystemGitConfig,
             Field::NetworkMode,
             Field::PrivilegesCapabilities,
             Field::PrivilegesSetId,

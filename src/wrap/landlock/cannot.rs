@@ -23,7 +23,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "the command uses the caller's terminal, and can open no pseudo-terminal",
         "writes outside of the workspace are refused rather than discarded",
         "the command can write the project's .agentbox.toml: a changed file has no effect until you trust it again",
-        "the command can write git hooks, .vscode and other files that your tools run later: review them before you go on",
+        "the command can write git hooks, .git/config, .vscode and other files that your tools run later: review them before you go on",
         "memory, processors and processes are not limited",
         "the command can open no IPv6, UDP or listening socket, and UNIX sockets only in pairs",
     ]
