@@ -38,6 +38,7 @@ mod ssh_agent;
 mod summary;
 mod terminal;
 mod toolchains;
+mod unprotect;
 mod way_out;
 mod wide_path;
 

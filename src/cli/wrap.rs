@@ -9,7 +9,7 @@ use clap::builder::{
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 
-use crate::policy::{ConnectService, Publish};
+use crate::policy::{ConnectService, ProtectedName, Publish};
 
 /// How `wrap` confines the command.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
@@ -98,6 +98,9 @@ pub struct Wrap {
     /// Make this path look empty, also in the workspace, repeatable
     #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub hide: Vec<PathBuf>,
+    /// Let a protected file of the workspace be written, such as .git/hooks, repeatable; `*` for all
+    #[arg(long, value_name = "NAME", value_parser = ProtectedName::typed)]
+    pub unprotect: Vec<ProtectedName>,
     /// Print no progress and no notices; denials are listed at exit
     #[arg(long, short)]
     pub quiet: bool,

@@ -18,6 +18,7 @@ use super::protect::{
 use super::reason::MountReason;
 use super::sorted_mounts::MountRules;
 use super::wrap_plan::WrapPlan;
+use crate::policy::{Field, Tool};
 
 /// Where agents put whole work trees below their directories.
 const WORK_TREES: &[u8] = b"worktrees";
@@ -73,7 +74,11 @@ fn searched(facts: &SourceFacts) -> StartSearch {
 
 /// Why a mount's source is not written, being protected itself: a listed file or directory, one in it, or a directory
 /// that a listed path leads through, such as an agent's own. A search inside would not see its name.
-pub(super) fn protected_itself(rules: MountRules<'_>, facts: &SourceFacts) -> Option<String> {
+pub(super) fn protected_itself(
+    rules: MountRules<'_>,
+    facts: &SourceFacts,
+    tool: Tool,
+) -> Option<String> {
     if !facts
         .all_names()
         .any(|name| may_be_protected(name, facts.kind))
@@ -100,10 +105,14 @@ pub(super) fn protected_itself(rules: MountRules<'_>, facts: &SourceFacts) -> Op
     let first = places.first()?;
     let names: Vec<&str> = places.iter().map(|place| place.name()).collect();
     Some(format!(
-        "{}: {}; filesystem.unprotected={} lets it be written",
+        "{}: {}; {} lets it be written",
         facts.path.display(),
         first.why,
-        names.join(",")
+        match tool {
+            Tool::Wrap => tool.adds(Field::FilesystemUnprotected, &names),
+            Tool::Engine | Tool::Annotating | Tool::Pod =>
+                format!("{}={}", Field::FilesystemUnprotected, names.join(",")),
+        }
     ))
 }
 

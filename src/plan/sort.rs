@@ -25,7 +25,7 @@ use super::sorted_mounts::{MountRules, MountTarget, SortedMounts, workspace_refu
 use super::support::support;
 use super::volumes::{Volume, refused, strange, volume};
 use super::warning::Warning;
-use crate::policy::{Access, GitConfigRule, Policy, SearchRule};
+use crate::policy::{Access, GitConfigRule, Policy, SearchRule, Tool};
 
 impl SortedMounts {
     /// A mount that is no bind: a kernel file system at its usual mount point, or memory.
@@ -211,7 +211,8 @@ impl SortedMounts {
         let written =
             access == BindAccess::ReadWrite && !(facts.engines_volume || is_anonymous(facts));
         let closed = read_only(rules.never, facts).filter(|_| granted == Access::ReadWrite);
-        let closed = closed.or_else(|| written.then(|| protected_itself(rules, facts))?);
+        let closed =
+            closed.or_else(|| written.then(|| protected_itself(rules, facts, Tool::Engine))?);
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => MountReason::OtherReadOnly(closed.clone()),
             (None, Some(_)) if access == BindAccess::ReadWrite => MountReason::Home,

@@ -23,7 +23,7 @@ use super::volumes::volume;
 use super::warning::Warning;
 use crate::engines::kubelet::is_pods;
 use crate::engines::layout::{is_anonymous_volume, is_podmans_secrets, is_volume_like};
-use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy};
+use crate::policy::{Access, Field, MountRule, Origin, ResolvedPolicy, Tool};
 
 /// Files that every engine mounts, wherever its data is.
 const ENGINES: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
@@ -113,7 +113,7 @@ pub(super) fn workspace(
         let is_project = |b: &&Bind<'_>| {
             !bundle.wrapped.is_empty()
                 || !asks_to_write(b.mount)
-                || protected_itself(rules, b.facts).is_none()
+                || protected_itself(rules, b.facts, Tool::Engine).is_none()
         };
         let Some(holder) = holder else {
             let only = only(&binds, rules, bundle).filter(|_| pod_role(spec).is_none());

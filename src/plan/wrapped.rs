@@ -19,7 +19,7 @@ use super::reason::MountReason;
 use super::sorted_mounts::{MountRules, SortedMounts};
 use super::warning::Warning;
 use super::wrap_plan::{AgentMount, WrapEnforcement, WrapPlan};
-use crate::policy::{Access, MountRule, Origin, ResolvedPolicy, SearchRule};
+use crate::policy::{Access, MountRule, Origin, ResolvedPolicy, SearchRule, Tool};
 
 impl WrapPlan {
     /// A mount's source without what lies under an agent's directories, which are mounted over it: a mask there would hide the
@@ -231,7 +231,7 @@ impl SortedMounts {
         let refused = refusal(rules.never, rules.meant, destination, facts)
             .or_else(|| read_only(rules.never, facts))
             .or_else(|| home.map(|_| "it is a whole home directory".to_owned()))
-            .or_else(|| protected_itself(rules, facts));
+            .or_else(|| protected_itself(rules, facts, Tool::Wrap));
         if let Some(why) = refused {
             return Err(PlanError::Named(destination.clone(), why));
         }

@@ -66,6 +66,12 @@ impl Tool {
                 let each = values.iter().map(|rule| format!("--allow {}", typed(rule)));
                 each.collect::<Vec<_>>().join(" ")
             }
+            (Self::Wrap, Field::FilesystemUnprotected) => {
+                let each = values
+                    .iter()
+                    .map(|name| format!("--unprotect {}", typed(name)));
+                each.collect::<Vec<_>>().join(" ")
+            }
             _ => self.sets(field, &format!("+,{}", values.join(","))),
         }
     }

@@ -20,6 +20,31 @@ impl ProtectedName {
     pub fn is_all(&self) -> bool {
         self.as_str() == ALL
     }
+
+    /// A name as users type it: `./.vscode/` too. A path that only contains a listed name is an error with that name, which
+    /// counts in every repository.
+    pub fn typed(text: &str) -> Result<Self, ValueError> {
+        let plain = text.strip_prefix("./").unwrap_or(text);
+        let plain = match plain.trim_end_matches('/') {
+            "" => text,
+            plain => plain,
+        };
+        plain.parse().map_err(|error| {
+            let contains = |name: &str| {
+                let names: Vec<&str> = name.split('/').collect();
+                let parts: Vec<&str> = plain.split('/').collect();
+                parts.windows(names.len()).any(|some| some == names)
+            };
+            let known = known().into_iter().filter(|name| contains(name));
+            match known.max_by_key(String::len) {
+                Some(name) => ValueError::grammar(
+                    text,
+                    &format!("a name of the list: {name}, which counts in every repository"),
+                ),
+                None => error,
+            }
+        })
+    }
 }
 
 impl FromStr for ProtectedName {
@@ -66,5 +91,33 @@ mod tests {
             error.to_string().contains("did you mean .vscode?"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_name_is_taken_as_users_type_it_and_a_path_is_told_its_name() {
+        for text in [
+            ".git/hooks",
+            "./.git/hooks",
+            ".git/hooks/",
+            "./.git/hooks//",
+        ] {
+            let name = ProtectedName::typed(text).map(|name| name.to_string());
+            assert_eq!(name, Ok(".git/hooks".to_owned()), "{text}");
+        }
+        assert!(ProtectedName::typed("*").unwrap().is_all());
+        // An option that seems to free one repository would free all of them.
+        for (text, said) in [
+            ("sub/.git/hooks", "list: .git/hooks,"),
+            ("/home/me/p/.vscode/tasks.json", "list: .vscode,"),
+            (".git/hooks/pre-commit", "list: .git/hooks,"),
+            (".githook", "did you mean .githooks?"),
+            ("src", "one of "),
+            ("/", "one of "),
+            ("", "one of "),
+            ("../.git/hooks/..", "list: .git/hooks,"),
+        ] {
+            let error = ProtectedName::typed(text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 }

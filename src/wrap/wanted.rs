@@ -298,6 +298,13 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
             &service,
         ));
     }
+    for name in &args.unprotect {
+        options.push(FieldOption::adding(
+            "--unprotect",
+            Field::FilesystemUnprotected,
+            name.as_str(),
+        ));
+    }
     if let Some(timeout) = &args.timeout {
         options.push(FieldOption::setting("--timeout", Field::TimeWall, timeout));
     }
@@ -354,6 +361,8 @@ mod tests {
             "8080:80",
             "--connect",
             "5432",
+            "--unprotect",
+            "./.git/hooks/",
             "--timeout",
             "1h",
             "--idle-timeout",
@@ -373,6 +382,7 @@ mod tests {
                 // The port inside.
                 "--publish: network.inbound+=80",
                 "--connect: network.connect+=5432",
+                "--unprotect: filesystem.unprotected+=.git/hooks",
                 "--timeout: time.wall=1h",
                 "--idle-timeout: time.idle=5m",
                 "--ask: network.on-unknown=ask",

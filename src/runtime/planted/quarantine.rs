@@ -14,7 +14,9 @@ use rustix::io::Errno;
 
 use crate::audit::{Event, EventDetail, Verdict, WallName};
 use crate::plan::{FoundProtected, ProtectedFiles};
+use crate::policy::{Field, Tool};
 use crate::runtime::runs;
+use crate::runtime::state::identity;
 use crate::runtime::state::persons::{self, Use};
 use crate::runtime::state::record::Record;
 
@@ -38,6 +40,7 @@ const TIME: Duration = Duration::from_secs(10);
 pub(super) struct Quarantine {
     dir: Option<PathBuf>,
     id: String,
+    tool: Tool,
     opened: Option<OwnedFd>,
     moved: usize,
     /// Bytes that were written.
@@ -56,7 +59,10 @@ impl Quarantine {
         let base = runs::base().and_then(|runs| Some(runs.parent()?.join(ASIDE)));
         let time = chrono::Utc::now().format("%Y%m%dT%H%M%S");
         let dir = base.map(|base| base.join(format!("{time}-{}", record.id)));
-        Self::new(dir, &record.id)
+        Self {
+            tool: identity::tool(record),
+            ..Self::new(dir, &record.id)
+        }
     }
 
     /// Without a directory each thing stays beside itself.
@@ -64,6 +70,7 @@ impl Quarantine {
         Self {
             dir,
             id: id.to_owned(),
+            tool: Tool::default(),
             opened: None,
             moved: 0,
             written: 0,
@@ -214,9 +221,9 @@ impl Quarantine {
         }
         if !self.names.is_empty() {
             let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-            let names = names.join(",");
+            let free = self.tool.adds(Field::FilesystemUnprotected, &names);
             crate::log::complain(&format!(
-                "agentbox: these were made in the sandbox, and your tools would run them; filesystem.unprotected={names} lets them stay"
+                "agentbox: these were made in the sandbox, and your tools would run them; {free} lets them stay"
             ));
         }
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::cli::{AGENTS, Walls};
 use crate::policy::{
-    ConnectService, Field, FieldOption, NodeSecret, OnUnknown, Publish, UserSecret,
+    ConnectService, Field, FieldOption, NodeSecret, OnUnknown, ProtectedName, Publish, UserSecret,
 };
 use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
@@ -34,6 +34,7 @@ pub struct Settings {
     pub write: Vec<PathBuf>,
     /// Hidden paths.
     pub hide: Vec<PathBuf>,
+    unprotect: Vec<ProtectedName>,
     /// Ports of the node that lead inside.
     #[serde(deserialize_with = "ports")]
     pub publish: Vec<Publish>,
@@ -200,6 +201,11 @@ impl Settings {
             let option = FieldOption::adding("connect", Field::NetworkConnect, &service);
             all.push(option.in_file("connect", file));
         }
+        for name in &self.unprotect {
+            let field = Field::FilesystemUnprotected;
+            let option = FieldOption::adding("unprotect", field, name.as_str());
+            all.push(option.in_file("unprotect", file));
+        }
         if let Some(ask) = self.ask {
             let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
             let option = FieldOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
@@ -227,6 +233,7 @@ impl Settings {
             read,
             write,
             hide,
+            unprotect,
             publish,
             connect,
             env,
@@ -268,6 +275,10 @@ impl Settings {
         for (text, paths) in paths {
             all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
         }
+        let names = unprotect.iter();
+        all.extend(
+            names.map(|name| format!("lets a file be written that your tools run later: {name}")),
+        );
         all.extend(publish.iter().map(|port| format!("publishes: {port}")));
         let services = connect.iter();
         all.extend(services.map(|service| format!("lets this service be reached: {service}")));
@@ -399,6 +410,7 @@ mod tests {
             read = ["data", "/abs", "~/shared"]
             write = ["out"]
             hide = ["secret"]
+            unprotect = [".vscode"]
             publish = [8080, "127.0.0.1:9090:3000"]
             connect = [5432, "db.corp.example:6379"]
             env = ["TOKEN", "MODE=secret"]
@@ -434,6 +446,7 @@ mod tests {
                 "publish network.inbound=3000 true",
                 "connect network.connect=5432 true",
                 "connect network.connect=db.corp.example:6379 true",
+                "unprotect filesystem.unprotected=.vscode true",
                 "ask network.on-unknown=ask false",
             ]
         );
@@ -448,6 +461,7 @@ mod tests {
             "/p/.env",
             "refused.md",
             "claude",
+            "your tools run later: .vscode",
         ] {
             assert!(effects.contains(word), "{word}: {effects}");
         }
@@ -455,7 +469,7 @@ mod tests {
             !effects.contains("MODE=") && effects.contains("MODE"),
             "{effects}"
         );
-        assert_eq!(settings.effects().len(), 25);
+        assert_eq!(settings.effects().len(), 26);
     }
 
     #[test]
