@@ -14,14 +14,25 @@ const READS: &str = "echo rea\"\"dy; while read -r host; do curl -sS --noproxy \
 
 /// How the command starts: by root for the user, or by the user alone.
 #[derive(Debug, Clone, Copy)]
-enum Way {
+pub(super) enum Way {
     Sudo,
     Alone,
 }
 
 /// A shell in the user's project that runs the script under `wrap`.
-fn start(person: &Account, way: Way, options: &str, script: &str) -> Shell {
+pub(super) fn start(person: &Account, way: Way, options: &str, script: &str) -> Shell {
+    start_after(person, way, "true", (options, script))
+}
+
+/// The same, after another line in the shell.
+pub(super) fn start_after(
+    person: &Account,
+    way: Way,
+    before: &str,
+    (options, script): (&str, &str),
+) -> Shell {
     let mut shell = Shell::new(&person.project);
+    shell.ask(before);
     let Account {
         name,
         uid,

@@ -6,6 +6,7 @@ mod agents;
 mod agents_outside;
 mod agents_planted;
 mod ask;
+mod ask_signatures;
 mod caches;
 mod connect;
 mod doctor;

@@ -13,9 +13,9 @@ use crate::docker::Docker;
 const WITHIN: Duration = Duration::from_secs(120);
 
 /// A user's agent with two keys; their `.pub` files are in ~/.ssh and in the project.
-struct Agent<'a> {
+pub(super) struct Agent<'a> {
     person: &'a Account,
-    socket: String,
+    pub(super) socket: String,
     pid: String,
 }
 
@@ -26,7 +26,7 @@ fn set_by(said: &str, name: &str) -> String {
 }
 
 impl<'a> Agent<'a> {
-    fn new(person: &'a Account) -> Self {
+    pub(super) fn new(person: &'a Account) -> Self {
         let said = person.does("ssh-agent -s");
         let agent = Self {
             person,
@@ -48,7 +48,7 @@ impl<'a> Agent<'a> {
             .does(&format!("export SSH_AUTH_SOCK={socket}\n{script}"))
     }
 
-    fn fingerprint(&self, key: &str) -> String {
+    pub(super) fn fingerprint(&self, key: &str) -> String {
         let line = self.does(&format!("ssh-keygen -lf ~/.ssh/{key}.pub"));
         line.split_whitespace().nth(1).unwrap().to_owned()
     }
@@ -67,7 +67,7 @@ impl<'a> Agent<'a> {
     }
 
     /// `agentbox wrap OPTIONS... -- bash -c SCRIPT` by both.
-    fn wraps(&self, options: &[&str], script: &str) -> [(&'static str, Finished); 2] {
+    pub(super) fn wraps(&self, options: &[&str], script: &str) -> [(&'static str, Finished); 2] {
         self.both(&[&["wrap"], options, &["--", "bash", "-c", script]].concat())
     }
 }
@@ -79,7 +79,7 @@ impl Drop for Agent<'_> {
 }
 
 /// Signs a message for git with a key, whose `.pub` file is in the project.
-fn sign(key: &str) -> String {
+pub(super) fn sign(key: &str) -> String {
     format!(
         "echo hello >m.{key}; rm -f m.{key}.sig; ssh-keygen -q -Y sign -n git -f {key}.pub m.{key} && grep -c BEGIN m.{key}.sig"
     )
@@ -123,7 +123,7 @@ def bind(forwards):
     return b"\x1b" + string(b"session-bind@openssh.com") + string(b"host") + string(b"s" * 32) + string(b"x") + bytes([forwards])
 "#;
 
-fn python(script: &str) -> String {
+pub(super) fn python(script: &str) -> String {
     format!("python3 - <<'END'\n{ASK}\n{script}\nEND")
 }
 

@@ -74,7 +74,7 @@ pub struct Wrap {
     /// Always refuse a host, repeatable [default: all its ports]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub deny: Vec<String>,
-    /// Ask at the terminal about unlisted hosts; without a terminal, wait for `agentbox approve`
+    /// Ask at the terminal about unlisted hosts and signatures; without a terminal, hosts wait for `agentbox approve`
     #[arg(long)]
     pub ask: bool,
     /// Set a policy field, repeatable (fields: `agentbox policy show standard`)

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::error::PlanError;
+use super::network::NetworkPlan;
 use super::wrap_plan::WrapPlan;
 use crate::policy::ssh_key::MOST_SSH_KEYS;
 use crate::policy::{Policy, SshFingerprint, SshKey};
@@ -30,6 +31,15 @@ impl SigningPlan {
         let listed = policy.network.ssh_keys.iter();
         let keys: BTreeSet<_> = listed.filter_map(SshKey::fingerprint).collect();
         (!keys.is_empty()).then_some(Self { keys })
+    }
+}
+
+impl NetworkPlan {
+    /// How many seconds the user has to confirm a signature, if each is confirmed: where connections to unlisted hosts wait
+    /// for the user too. Learn mode asks nobody.
+    pub fn confirms_signatures(&self) -> Option<u32> {
+        let asking = self.asking.as_ref().filter(|asking| !asking.learns);
+        asking.map(|asking| asking.seconds)
     }
 }
 

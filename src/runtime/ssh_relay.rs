@@ -1,22 +1,25 @@
 //! The relay to the SSH agent of `wrap`'s user: its socket for the workload, its log, its start.
 
+use std::collections::BTreeMap;
 use std::fs::Permissions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::audit;
 use crate::egress::ssh::key::ListedKey;
+use crate::plan::NetworkPlan;
 use crate::plan::signing::SSH_SOCKET;
+use crate::policy::SshFingerprint;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::{control, shown};
 use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
-use crate::sidecar::ssh_relay::{self, SshRelay, SshRelayConfig};
+use crate::sidecar::ssh_relay::{self, QuestionLine, SshRelay, SshRelayConfig};
 
 /// The SSH agent of `wrap`'s user.
 #[derive(Debug)]
@@ -29,6 +32,17 @@ pub struct UserAgent {
     pub socket: OwnedFd,
     /// The keys that the agent has.
     pub keys: Vec<ListedKey>,
+    /// The user's comments for them.
+    pub comments: BTreeMap<SshFingerprint, String>,
+}
+
+/// The relay, and the line by which it asks the user, if there is one.
+#[derive(Debug)]
+pub struct Signer {
+    /// It ends when this is dropped.
+    pub relay: SshRelay,
+    /// The user's end of the line. If this is dropped, the relay asks nobody and nothing signs.
+    pub questions: Option<UnixStream>,
 }
 
 /// Starts the relay of a container that waits for `start`, if its plan has keys.
@@ -37,10 +51,14 @@ pub fn begin(
     record: &Record,
     init: ProcessId,
     agent: Option<&UserAgent>,
-) -> Result<Option<SshRelay>, RuntimeError> {
-    let Some(plan) = record.plan().and_then(|plan| plan.network.signing.as_ref()) else {
+) -> Result<Option<Signer>, RuntimeError> {
+    let Some(network) = record.plan().map(|plan| &plan.network) else {
         return Ok(None);
     };
+    let Some(plan) = network.signing.as_ref() else {
+        return Ok(None);
+    };
+    let line = line(network)?;
     let agent = agent.ok_or(RuntimeError::NoSshAgent)?;
     let listed = agent
         .keys
@@ -63,8 +81,39 @@ pub fn begin(
         listener: listener.as_fd(),
         journal: journal.as_fd(),
         init: init.as_fd(),
+        questions: line.as_ref().map(|line| QuestionLine {
+            socket: line.relays.as_fd(),
+            seconds: line.seconds,
+        }),
     };
-    Ok(Some(ssh_relay::start(config, exe.as_fd())?))
+    Ok(Some(Signer {
+        relay: ssh_relay::start(config, exe.as_fd())?,
+        questions: line.map(|line| line.users),
+    }))
+}
+
+/// Both ends of the line for questions.
+struct Line {
+    users: UnixStream,
+    relays: UnixStream,
+    seconds: u32,
+}
+
+/// A line, if the user confirms each signature.
+fn line(network: &NetworkPlan) -> Result<Option<Line>, RuntimeError> {
+    let Some(seconds) = network.confirms_signatures() else {
+        return Ok(None);
+    };
+    let step = "make the line for questions about signatures";
+    let (users, relays) = UnixStream::pair().map_err(RuntimeError::io(step))?;
+    for end in [&users, &relays] {
+        end.set_nonblocking(true).map_err(RuntimeError::io(step))?;
+    }
+    Ok(Some(Line {
+        users,
+        relays,
+        seconds,
+    }))
 }
 
 /// Makes the socket in the directory that the container sees. Only the agent's user may connect, whom the workload runs as.

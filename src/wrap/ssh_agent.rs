@@ -142,6 +142,11 @@ impl WrapRequest {
             gid,
             socket,
             keys: agent.keys.iter().map(|key| key.listed).collect(),
+            comments: agent
+                .keys
+                .iter()
+                .map(|key| (key.listed.shown, key.comment.clone()))
+                .collect(),
         }))
     }
 }

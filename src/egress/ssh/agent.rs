@@ -2,6 +2,8 @@
 //! may send: the list of its keys, signatures with them, and bindings to servers, by which an agent holds the constraints
 //! of its keys. It can add, remove and lock nothing.
 
+use serde::{Deserialize, Serialize};
+
 use super::key::{ListedKeys, fingerprint};
 use super::signed::{LONGEST_SESSION, SignaturePurpose, purpose};
 use super::wire::{WireReader, put};
@@ -63,7 +65,8 @@ pub enum AgentDecision {
 }
 
 /// A requested signature.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RequestedSignature {
     /// The key.
     pub key: SshFingerprint,

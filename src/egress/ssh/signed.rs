@@ -1,6 +1,8 @@
 //! PURE. What a signature is for, judged by the data to be signed: the login to a server, or an SSHSIG (OpenSSH's
 //! PROTOCOL.sshsig), which names its purpose. Nothing else is signed, such as a certificate.
 
+use serde::{Deserialize, Serialize};
+
 use super::key::fingerprint;
 use super::wire::WireReader;
 use crate::policy::SshFingerprint;
@@ -23,7 +25,8 @@ const SSHSIG: &[u8] = b"SSHSIG";
 const HASHES: [(&[u8], usize); 2] = [(b"sha256", 32), (b"sha512", 64)];
 
 /// What a signature is for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SignaturePurpose {
     /// The login to an SSH server.
     Login {
@@ -38,7 +41,8 @@ pub enum SignaturePurpose {
 
 /// The server of a login, by the data to be signed. Bindings to servers (session-bind@openssh.com) do not count: the
 /// workload can bind a connection to any key that it has.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LoginServer {
     /// The data names its key. A server with another key refuses the signature.
     Named(SshFingerprint),

@@ -43,7 +43,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan, tool: Tool) {
         page.item(service(*port, target));
     }
     if let Some(plan) = &network.signing {
-        signing(page, plan);
+        signing(page, plan, network);
     }
     let unpublished = |port: &&u16| !network.published.contains_key(port);
     let open: Vec<&u16> = network.inbound.iter().filter(unpublished).collect();
@@ -63,8 +63,14 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan, tool: Tool) {
 }
 
 /// The keys of the user's SSH agent.
-fn signing(page: &mut Page, plan: &SigningPlan) {
-    page.item("signatures by your SSH agent, for logins to servers and messages of any namespace (git's), each logged; with these keys:");
+fn signing(page: &mut Page, plan: &SigningPlan, network: &NetworkPlan) {
+    let each = match network.confirms_signatures() {
+        Some(_) => "confirmed by you at the terminal and logged",
+        None => "logged",
+    };
+    page.item(format_args!(
+        "signatures by your SSH agent, for logins to servers and messages of any namespace (git's), each {each}; with these keys:"
+    ));
     for key in &plan.keys {
         page.item(format_args!("  {key}"));
     }

@@ -7,6 +7,7 @@ pub mod plain;
 pub mod prompt;
 pub mod relay;
 mod rivals;
+mod signatures;
 pub mod tty;
 pub mod wait;
 
@@ -20,6 +21,7 @@ use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::prompt::{Keep, Prompts};
+use crate::runtime::foreground::signatures::SignatureDesk;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::{RunRetention, Streams};
@@ -132,7 +134,16 @@ pub fn run(
         let notify = ReadinessRelay::listen(&place, init)?;
         let signer = ssh_relay::begin(&place, &record, init, attendance.agent.as_ref())?;
         start::start_recorded(global, &place, lock, &mut record, attendance.proxy)?;
-        let prompts = attendance.keep.and_then(|keep| Prompts::new(record, keep));
+        let mut prompts = attendance.keep.and_then(|keep| Prompts::new(record, keep));
+        // Without a terminal the line closes here, and nothing signs that the user is to confirm.
+        let (signer, line) = signer
+            .map(|signer| (signer.relay, signer.questions))
+            .unzip();
+        if let (Some(prompts), Some(line), Some(agent)) =
+            (&mut prompts, line.flatten(), &attendance.agent)
+        {
+            prompts.confirm(SignatureDesk::new(line, agent.comments.clone()));
+        }
         Ok((foreground, notify, (prompts, signer)))
     });
     let status = started.and_then(|(foreground, notify, (prompts, signer))| match foreground {

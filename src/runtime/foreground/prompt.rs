@@ -18,6 +18,7 @@ use crate::egress::WaitingConnection;
 use crate::rules::{ApprovalTerm, Host, endpoint};
 use crate::runtime::foreground::plain::plain;
 use crate::runtime::foreground::rivals;
+use crate::runtime::foreground::signatures::{SignatureDesk, WaitingSignature};
 use crate::runtime::network::approvals;
 use crate::runtime::state::record::Record;
 use crate::sidecar::{AskDecision, AskDecisionTarget};
@@ -51,11 +52,12 @@ pub struct Prompts {
     keep: Keep,
     next: Instant,
     left: u32,
+    signatures: Option<SignatureDesk>,
 }
 
 /// The user's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+pub(super) enum Answer {
     Once,
     Run,
     Project,
@@ -63,6 +65,15 @@ enum Answer {
     /// No, and no more questions in this run.
     Quiet,
 }
+
+/// The answers to a question about a host.
+const HOST_ANSWERS: [Answer; 5] = [
+    Answer::Once,
+    Answer::Run,
+    Answer::Project,
+    Answer::No,
+    Answer::Quiet,
+];
 
 /// How a question ended.
 enum Outcome {
@@ -86,12 +97,21 @@ impl Prompts {
             keep,
             next: Instant::now(),
             left: MOST,
+            signatures: None,
         })
+    }
+
+    /// Asks about signatures too.
+    pub(super) fn confirm(&mut self, desk: SignatureDesk) {
+        self.signatures = Some(desk);
     }
 
     /// Asks about one connection, if one waits and this process is in the foreground; returns whether it asked. Ends
     /// early when one of `others` is ready.
     pub fn turn(&mut self, others: &[BorrowedFd<'_>]) -> bool {
+        if self.signature(others) {
+            return true;
+        }
         if Instant::now() < self.next || self.left == 0 || !self.is_ours() {
             return false;
         }
@@ -119,6 +139,57 @@ impl Prompts {
         true
     }
 
+    /// Asks about a signature, if one waits. Without a question the relay refuses it when its time is over.
+    fn signature(&mut self, others: &[BorrowedFd<'_>]) -> bool {
+        if self.left == 0 {
+            // The line closes: nothing signs from here on.
+            self.signatures = None;
+        }
+        let waiting = self.signatures.as_mut().and_then(SignatureDesk::next);
+        let Some(waiting) = waiting.filter(|_| self.is_ours() && !rivals::are_there()) else {
+            return false;
+        };
+        if let Err(error) = self.ask_signature(&waiting, others) {
+            log::debug!("ask at the terminal: {error}");
+            self.left = 0;
+        }
+        true
+    }
+
+    fn ask_signature(
+        &mut self,
+        waiting: &WaitingSignature,
+        others: &[BorrowedFd<'_>],
+    ) -> std::io::Result<()> {
+        let keys = Keys::take(&self.terminal)?;
+        let (what, words) = (waiting.line(), waiting.answers());
+        let question = format!(
+            "{}agentbox: {}. Sign?\r\n  {}; Enter; {} s\r\n  {what} > ",
+            plain(),
+            waiting.question(),
+            waiting.explained(),
+            waiting.left.as_secs()
+        );
+        (&self.terminal).write_all(question.as_bytes())?;
+        let outcome = keys.answer(Line::about(&what, words), waiting.left, others)?;
+        drop(keys);
+        let answer = match outcome {
+            Outcome::Answered(answer) => Some(answer),
+            Outcome::Late => None,
+            Outcome::Interrupted => return (&self.terminal).write_all(b"\r\n"),
+        };
+        self.left = match answer {
+            Some(Answer::Quiet) => 0,
+            _ => self.left.saturating_sub(1),
+        };
+        let desk = self.signatures.as_mut();
+        let mut said = desk.map_or_else(String::new, |desk| desk.decide(waiting, answer));
+        if self.left == 0 {
+            said += "; nothing else signs in this run, and hosts wait for `agentbox approve`";
+        }
+        (&self.terminal).write_all(format!("\r\nagentbox: {said}\r\n").as_bytes())
+    }
+
     /// In the background the keys belong to another job.
     fn is_ours(&self) -> bool {
         let group = rustix::termios::tcgetpgrp(&self.terminal);
@@ -139,7 +210,8 @@ impl Prompts {
             one.left
         );
         (&self.terminal).write_all(question.as_bytes())?;
-        let outcome = keys.answer(Line::about(&what), Duration::from_secs(one.left), others)?;
+        let line = Line::about(&what, &HOST_ANSWERS);
+        let outcome = keys.answer(line, Duration::from_secs(one.left), others)?;
         drop(keys);
         let said = match outcome {
             Outcome::Answered(answer) => self.answered(one, &what, answer),
@@ -189,18 +261,22 @@ impl Prompts {
 
 impl Answer {
     /// A word, or its first letter. Answers that last longer than this run need the whole word.
-    fn parse(word: &str) -> Option<Self> {
-        let words = [
-            ("once", Self::Once),
-            ("run", Self::Run),
-            ("project", Self::Project),
-            ("no", Self::No),
-            ("quiet", Self::Quiet),
-        ];
-        let found = words.into_iter().find(|(name, answer)| {
-            *name == word || (*answer != Self::Project && name.get(..1) == Some(word))
-        });
-        found.map(|(_, answer)| answer)
+    fn parse(word: &str, allowed: &[Self]) -> Option<Self> {
+        let fits = |answer: &&Self| {
+            let name = answer.word();
+            name == word || (**answer != Self::Project && name.get(..1) == Some(word))
+        };
+        allowed.iter().find(fits).copied()
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Run => "run",
+            Self::Project => "project",
+            Self::No => "no",
+            Self::Quiet => "quiet",
+        }
     }
 }
 
@@ -311,14 +387,23 @@ struct Line {
     typed: String,
     /// The subject of the question.
     what: String,
+    answers: &'static [Answer],
 }
 
 impl Line {
-    fn about(what: &str) -> Self {
+    fn about(what: &str, answers: &'static [Answer]) -> Self {
         Self {
             typed: String::new(),
             what: what.to_owned(),
+            answers,
         }
+    }
+
+    /// The words that count, and the line in which the user types.
+    fn again(&self) -> String {
+        let words: Vec<&str> = self.answers.iter().map(|answer| answer.word()).collect();
+        let (last, first) = words.split_last().unwrap_or((&"", &[]));
+        format!("\r\n  {} or {last}: {} > ", first.join(", "), self.what)
     }
 
     /// Takes keys; returns the text to show, and the answer.
@@ -330,12 +415,9 @@ impl Line {
                 0x03 | 0x04 => return (echo, Some(Answer::No)),
                 b'\r' | b'\n' => {
                     let word = std::mem::take(&mut self.typed).to_ascii_lowercase();
-                    match Answer::parse(word.trim()) {
+                    match Answer::parse(word.trim(), self.answers) {
                         Some(answer) => return (echo, Some(answer)),
-                        None => {
-                            echo +=
-                                &format!("\r\n  once, run, project, no or quiet: {} > ", self.what);
-                        }
+                        None => echo += &self.again(),
                     }
                 }
                 0x7f | 0x08 if self.typed.pop().is_some() => echo += "\x08 \x08",
@@ -375,14 +457,14 @@ mod tests {
             ("p\r", None),
             ("\u{1b}[Ao\r", None),
         ] {
-            let mut line = Line::about("a.test:443");
+            let mut line = Line::about("a.test:443", &HOST_ANSWERS);
             assert_eq!(line.take(typed.as_bytes()).1, expected, "{typed:?}");
         }
     }
 
     #[test]
     fn what_is_typed_is_shown_and_bounded() {
-        let mut line = Line::about("a.test:443");
+        let mut line = Line::about("a.test:443", &HOST_ANSWERS);
         let (echo, answer) = line.take(&[b'a'; 300]);
         assert_eq!((echo.len(), answer), (LONGEST, None));
         assert_eq!(line.take(b"\x07\xff\x9b").0, "");

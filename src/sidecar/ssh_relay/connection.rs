@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
+use super::question::Unconfirmed;
 use super::serve::{RelayState, RequestCost};
 use crate::audit::{self, Event, EventDetail, Verdict, WallName};
 use crate::egress::ssh::agent::{
@@ -86,6 +87,12 @@ async fn sign(
     let line = signed(signature);
     if !relay.admits(&line) {
         relay.log(unlogged(signature.key));
+        return Ok(FAILURE.to_vec());
+    }
+    if let Err(why) = relay.confirm(signature).await {
+        // The next question waits: nobody is asked as fast as a program can ask.
+        turn.fail(signature.key, Instant::now());
+        relay.log(unconfirmed(signature, why));
         return Ok(FAILURE.to_vec());
     }
     let answer = agent.ask(body).await;
@@ -193,6 +200,17 @@ fn not_signed(signature: &RequestedSignature) -> Event {
     }
 }
 
+/// One that the user did not confirm.
+fn unconfirmed(signature: &RequestedSignature, why: Unconfirmed) -> Event {
+    Event {
+        verdict: Verdict::Denied,
+        rule: None,
+        cause: Some("unconfirmed".into()),
+        reason: Some(why.reason().into()),
+        ..signed(signature)
+    }
+}
+
 /// A signature that the log has no room for.
 fn unlogged(key: SshFingerprint) -> Event {
     let what = EventDetail::Asked {
@@ -247,6 +265,9 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::rc::Rc;
 
+    use tokio::io::{AsyncBufReadExt, BufReader};
+
+    use super::super::question::{Questions, SignatureAnswer, SignatureMessage};
     use super::*;
     use crate::audit::{Context, Log};
     use crate::egress::ssh::key::ListedKey;
@@ -407,5 +428,90 @@ mod tests {
         assert_eq!((all, asked), (vec![FAILURE.to_vec()], 1));
         let verdicts: Vec<_> = lines(file).iter().map(|event| event.verdict).collect();
         assert_eq!(verdicts, [Verdict::Failed]);
+    }
+
+    /// What comes back for the question of a number.
+    type Says = fn(u64) -> Option<String>;
+
+    /// The answers to two logins that the user confirms or not, how often the agent was asked, and the log. `says` gets each
+    /// question, and gives the lines that come back.
+    fn confirmed(says: Says) -> (Vec<Vec<u8>>, u32, Vec<Event>) {
+        let file = memory();
+        let asked = Rc::new(Cell::new(0));
+        let count = Rc::clone(&asked);
+        let journal = Journal::new(file.try_clone().unwrap().into(), Context::default());
+        let all = event_loop().unwrap().block_on(async {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            tokio::task::spawn_local(async move {
+                while let Ok(Some(_)) = read_message(&mut theirs, None).await {
+                    count.set(count.get() + 1);
+                    theirs.write_all(&framed(SIGNED)).await.unwrap();
+                }
+            });
+            let (relays, users) = UnixStream::pair().unwrap();
+            tokio::task::spawn_local(async move {
+                let mut lines = BufReader::new(users).lines();
+                while let Ok(Some(line)) = lines.next_line().await {
+                    if let SignatureMessage::Ask(question) = serde_json::from_str(&line).unwrap() {
+                        let Some(said) = says(question.number) else {
+                            return;
+                        };
+                        lines.get_mut().write_all(said.as_bytes()).await.unwrap();
+                    }
+                }
+            });
+            let keys = [ListedKey::of(KEY)].into_iter().collect();
+            let relay = RelayState::new(keys, journal).asking(Questions::new(relays, 1));
+            let mut agent = AgentConnection { stream: Some(ours) };
+            let mut all = Vec::new();
+            for body in [login(b"one"), login(b"two")] {
+                all.push(answer(&relay, &mut agent, &body).await.unwrap());
+            }
+            all
+        });
+        (all, asked.get(), lines(file))
+    }
+
+    #[test]
+    fn a_signature_that_the_user_confirms_needs_a_yes_to_its_own_question() {
+        let reasons = |events: &[Event]| -> Vec<(Verdict, String)> {
+            let reason = |event: &Event| event.reason.clone().unwrap_or_default().to_string();
+            events
+                .iter()
+                .map(|event| (event.verdict, reason(event)))
+                .collect()
+        };
+        // The control.
+        let (all, asked, events) = confirmed(|number| {
+            let answer = SignatureAnswer {
+                number,
+                signs: true,
+            };
+            Some(serde_json::to_string(&answer).unwrap() + "\n")
+        });
+        assert_eq!((all, asked), (vec![SIGNED.to_vec(); 2], 2));
+        assert!(events.iter().all(|event| event.verdict == Verdict::Allowed));
+        // No; no answer in time; the end of the line; a yes to another question, and no answer; what is no answer.
+        let cases: [(Says, &str); 5] = [
+            (
+                |number| Some(format!("{{\"number\":{number},\"signs\":false}}\n")),
+                "did not confirm",
+            ),
+            (|_| Some(String::new()), "within 1 s"),
+            (|_| None, "no terminal"),
+            (
+                |number| Some(format!("{{\"number\":{},\"signs\":true}}\n", number + 1)),
+                "within 1 s",
+            ),
+            (|_| Some("yes\n".to_owned()), "no terminal"),
+        ];
+        for (says, reason) in cases {
+            let (all, asked, events) = confirmed(says);
+            assert_eq!((all, asked), (vec![FAILURE.to_vec(); 2], 0), "{reason}");
+            let found = reasons(&events);
+            assert_eq!(found.len(), 2, "{found:?}");
+            assert!(found[0].1.contains(reason), "{found:?}");
+            assert!(found.iter().all(|(verdict, _)| *verdict == Verdict::Denied));
+        }
     }
 }

@@ -17,6 +17,7 @@
 
 mod connection;
 mod program;
+pub mod question;
 mod serve;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,9 +64,20 @@ pub struct SshRelayConfig<'a> {
     pub journal: BorrowedFd<'a>,
     /// The init process.
     pub init: BorrowedFd<'a>,
+    /// The line to the user, if each signature is confirmed.
+    pub questions: Option<QuestionLine<'a>>,
 }
 
-/// The first message to it. Four descriptors come with it: agent, listener, journal, init.
+/// The line by which the user is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct QuestionLine<'a> {
+    /// The relay's end of it.
+    pub socket: BorrowedFd<'a>,
+    /// How long a question waits, in seconds.
+    pub seconds: u32,
+}
+
+/// The first message to it. Four descriptors come with it: agent, listener, journal, init; a fifth for questions.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RelaySetup {
@@ -73,6 +85,8 @@ struct RelaySetup {
     gid: u32,
     keys: Vec<ListedKey>,
     context: Context,
+    /// How long a question waits; `None` if the user is not asked.
+    ask_seconds: Option<u32>,
 }
 
 /// Its answer.
@@ -134,6 +148,7 @@ impl SshRelay {
             listener,
             journal,
             init,
+            questions,
         } = config;
         let Some(line) = &self.line else {
             return Ok(());
@@ -143,9 +158,11 @@ impl SshRelay {
             gid,
             keys,
             context,
+            ask_seconds: questions.map(|line| line.seconds),
         };
         let failed = SidecarError::Protocol;
-        let fds = [agent, listener, journal, init];
+        let mut fds = vec![agent, listener, journal, init];
+        fds.extend(questions.map(|line| line.socket));
         protocol::send(line.as_fd(), PEER, &setup, &fds).map_err(failed)?;
         match protocol::receive(line.as_fd(), PEER, "reply", READY_WITHIN).map_err(failed)? {
             (RelayReply::Ready, _) => Ok(()),

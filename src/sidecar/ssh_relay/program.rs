@@ -54,6 +54,7 @@ struct ConfinedRelay {
     journal: OwnedFd,
     init: OwnedFd,
     line: OwnedFd,
+    questions: Option<OwnedFd>,
 }
 
 fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
@@ -61,13 +62,22 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
     let received = protocol::receive(line.as_fd(), "wrap", "setup", SETUP_WITHIN);
     let (setup, fds): (RelaySetup, Vec<OwnedFd>) = received.map_err(SidecarError::Protocol)?;
-    let [agent, listener, journal, init] = <[OwnedFd; 4]>::try_from(fds).map_err(|fds| {
+    let need = 4 + usize::from(setup.ask_seconds.is_some());
+    let wrong = |have| {
         SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "wrap",
-            need: 4,
-            have: fds.len(),
+            need,
+            have,
         })
-    })?;
+    };
+    let mut fds = fds;
+    // Without the line nothing may sign: a missing one is no permission.
+    if fds.len() != need {
+        return Err(wrong(fds.len()));
+    }
+    let questions = fds.drain(4..).next();
+    let [agent, listener, journal, init] =
+        <[OwnedFd; 4]>::try_from(fds).map_err(|fds| wrong(fds.len()))?;
     // In a static binary the crate opens /dev/urandom once and reads it.
     getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
         step: "open the source of randomness",
@@ -90,6 +100,7 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
         journal,
         init,
         line: copy,
+        questions,
     })
 }
 
@@ -136,6 +147,7 @@ impl ConfinedRelay {
             journal,
             init,
             line,
+            questions,
         } = self;
         protocol::send(ready, "wrap", &RelayReply::Ready, &[]).map_err(SidecarError::Protocol)?;
         let fds = RelayFds {
@@ -143,8 +155,10 @@ impl ConfinedRelay {
             init,
             line,
         };
+        let questions = setup.ask_seconds.zip(questions);
         let keys = setup.keys.into_iter().collect();
-        serve::run(fds, keys, Journal::new(journal, setup.context))
+        let journal = Journal::new(journal, setup.context);
+        serve::run(fds, keys, journal, questions)
             .map_err(SidecarError::step("serve the SSH agent's socket"))
     }
 }

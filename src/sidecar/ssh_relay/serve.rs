@@ -8,13 +8,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::connection;
+use super::question::{Questions, Unconfirmed};
 use crate::audit::Event;
+use crate::egress::ssh::agent::RequestedSignature;
 use crate::egress::ssh::key::ListedKeys;
 use crate::policy::SshFingerprint;
 use crate::sidecar::journal::Journal;
@@ -99,6 +101,8 @@ pub(super) struct RelayState {
     paid: Cell<Instant>,
     /// Held by the one signature that the agent is asked for.
     turn: Mutex<SigningTurn>,
+    /// The line to the user, who confirms each signature.
+    questions: Option<Mutex<Questions>>,
 }
 
 impl RelayState {
@@ -111,6 +115,23 @@ impl RelayState {
             began: now,
             paid: Cell::new(now),
             turn: Mutex::default(),
+            questions: None,
+        }
+    }
+
+    /// The same, where the user confirms each signature.
+    pub fn asking(self, questions: Questions) -> Self {
+        Self {
+            questions: Some(Mutex::new(questions)),
+            ..self
+        }
+    }
+
+    /// Asks the user about a signature, if they are to confirm it.
+    pub async fn confirm(&self, signature: &RequestedSignature) -> Result<(), Unconfirmed> {
+        match &self.questions {
+            Some(questions) => questions.lock().await.confirm(signature).await,
+            None => Ok(()),
         }
     }
 
@@ -169,10 +190,20 @@ impl RelayState {
 }
 
 /// Serves until the init process or `wrap` has ended.
-pub(super) fn run(fds: RelayFds, keys: ListedKeys, journal: Journal) -> io::Result<()> {
+pub(super) fn run(
+    fds: RelayFds,
+    keys: ListedKeys,
+    journal: Journal,
+    questions: Option<(u32, OwnedFd)>,
+) -> io::Result<()> {
     let runtime = event_loop()?;
     let relay = runtime.block_on(async move {
-        let relay = Rc::new(RelayState::new(keys, journal));
+        let mut relay = RelayState::new(keys, journal);
+        if let Some((seconds, socket)) = questions {
+            let stream = UnixStream::from_std(socket.into())?;
+            relay = relay.asking(Questions::new(stream, seconds));
+        }
+        let relay = Rc::new(relay);
         let listener = UnixListener::from_std(fds.listener.into())?;
         spawn_local(accept(Rc::clone(&relay), listener));
         spawn_local(keep_log(Rc::clone(&relay)));
