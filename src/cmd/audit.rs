@@ -225,7 +225,7 @@ fn follow(found: &FoundRun, args: &Audit, wanted: &LineFilter) -> Result<ExitCod
     }
 }
 
-/// The latest runs as a table.
+/// The latest runs with a matching line, as a table.
 fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let is_of_lines = matches!(format(args), AuditFormat::Json | AuditFormat::Ocsf);
     if format(args) == AuditFormat::Markdown {
@@ -234,7 +234,10 @@ fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
     let runs = read::all()?;
     let mut code = ExitCode::SUCCESS;
     let mut rows = Vec::new();
-    for run in runs.iter().take(LATEST) {
+    for run in &runs {
+        if rows.len() == LATEST {
+            break;
+        }
         let found = FoundRun::of(run)?;
         let logs = found.logs()?;
         let lines = wanted.among(&logs);
@@ -247,7 +250,10 @@ fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
         if !logs.faults().is_empty() {
             code = verdict(&found, &logs);
         }
-        rows.push(row(&found, &logs, &lines));
+        // Counts of 0 beside a run that has denials would be false evidence.
+        if wanted.lists(&lines) {
+            rows.push(row(&found, &logs, &lines));
+        }
     }
     if !is_of_lines {
         let fit = TableFit {
@@ -365,6 +371,12 @@ impl LineFilter {
                 .is_none_or(|since| line.time.as_str() >= since.as_str())
     }
 
+    /// Whether the list has a run with these lines left.
+    fn lists(&self, lines: &[&LogLine]) -> bool {
+        let has_filter = self.since.is_some() || self.wall.is_some() || !self.verdicts.is_empty();
+        !has_filter || !lines.is_empty()
+    }
+
     fn among<'a>(&self, logs: &'a Logs) -> Vec<&'a LogLine> {
         let lines = logs.lines().into_iter();
         lines.filter(|line| self.keeps(line)).collect()
@@ -385,4 +397,59 @@ fn since(text: &str) -> Result<String> {
         }
     };
     Ok(when.to_rfc3339_opts(SecondsFormat::Millis, true))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::audit::{Chain, ConnectionKind, Context, Log, NODE, WallName};
+    use crate::cli::{Cli, Verb};
+
+    /// The filter of `agentbox audit` with these options.
+    fn filter(options: &[&str]) -> LineFilter {
+        let words = ["agentbox", "audit"].iter().chain(options);
+        match Cli::try_parse_from(words).unwrap().verb {
+            Some(Verb::Audit(args)) => LineFilter::of(&args).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A run that was denied one host in 2026.
+    fn denied() -> Logs {
+        let what = EventDetail::attempt(ConnectionKind::Http, "a.test", Some(443));
+        let event = Event::new(WallName::Network, Verdict::Denied, what);
+        let line = Chain::default().render("2026-01-02T03:04:05.678Z", &Context::default(), &event);
+        Logs {
+            logs: vec![Log::parse(NODE, &line)],
+            ..Logs::default()
+        }
+    }
+
+    #[test]
+    fn a_run_without_a_matching_line_is_not_listed() {
+        let logs = denied();
+        let lists = |logs: &Logs, options: &[&str]| {
+            let filter = filter(options);
+            filter.lists(&of_workload(&filter.among(logs)))
+        };
+        for options in [
+            &["--denied"][..],
+            &["--wall", "network"],
+            &["--since", "2026-01-01T00:00:00Z"],
+        ] {
+            assert!(lists(&logs, options), "{options:?}");
+            assert!(!lists(&Logs::default(), options), "{options:?}");
+        }
+        for options in [
+            &["--allowed"][..],
+            &["--wall", "keys"],
+            &["--denied", "--wall", "keys"],
+            &["--since", "2026-01-03T00:00:00Z"],
+        ] {
+            assert!(!lists(&logs, options), "{options:?}");
+        }
+        assert!(lists(&Logs::default(), &[]));
+    }
 }
