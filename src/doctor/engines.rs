@@ -4,7 +4,6 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::daemon;
 use super::registered::{self, ContainerdEntry, HandlerEntry, ImportedFiles};
 use crate::engines::daemon::{DOCKER_SOCKET, PODMAN_CONFIG, PODMAN_MORE};
 use crate::install;
@@ -71,7 +70,7 @@ pub fn read() -> Vec<EngineFacts> {
     let mut found = Vec::new();
     let socket = Path::new(DOCKER_SOCKET);
     if socket.exists() || program::find("dockerd").is_ok() {
-        let info = daemon::info(socket).map(|info| DockerFacts {
+        let info = install::daemon::info(socket).map(|info| DockerFacts {
             version: info.version,
             runtime: info.runtime.map(look),
         });

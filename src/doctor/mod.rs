@@ -4,7 +4,6 @@
 //! node file, the user's settings, the directories of records and logs. So both always agree. [`engines`] asks the
 //! engines, or reads their files ([`registered`]). [`judge`] and [`judge_engines`] turn facts into lines, without I/O.
 
-mod daemon;
 mod engines;
 mod facts;
 mod judge;

@@ -11,9 +11,11 @@
 //! | [`plan`], [`removal`] | which steps there are |
 //! | [`step`], `diff` | one step, and its effect; what it changes in a text |
 //! | [`files`] | reads files that no other user can write, writes atomically |
+//! | [`daemon`] | asks Docker whether it has the runtime |
 //! | [`record`] | what was installed, for the removal |
 
 mod containerd;
+pub mod daemon;
 mod diff;
 mod docker;
 mod files;
@@ -75,6 +77,11 @@ pub enum InstallError {
         /// The error of `containerd config dump`.
         said: String,
     },
+    /// dockerd was reloaded, and does not list the runtime.
+    #[error(
+        "Docker does not list the runtime agentbox {0} s after its reload: `systemctl restart docker`, or see its log"
+    )]
+    NotListed(u64),
     /// Sandboxes would lose the program that manages them.
     #[error(
         "{count} sandboxes are on this node ({names}): remove them first (`agentbox list --all` shows them), or use --force"

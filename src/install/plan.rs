@@ -8,7 +8,7 @@ use super::containerd::Registration;
 use super::docker::EntryState;
 use super::files::TextFile;
 use super::record::{InstallRecord, RecordKind};
-use super::step::{InstallPlan, Judge, NewText, SystemCommand};
+use super::step::{DockerReload, InstallPlan, Judge, NewText, SystemCommand};
 use super::{
     APPARMOR, CONFIG, CONFIG_DIGEST, InstallError, PODMAN, RECORD, TargetSystem, backup,
     containerd, docker, own, podman,
@@ -205,7 +205,7 @@ impl Installation<'_> {
         self.record.add(RecordKind::Registered, &binary);
         let words = format!("register the runtime agentbox in {DOCKER_CONFIG}");
         self.write(words, DOCKER_CONFIG, before, text);
-        reload_docker(self.system, &mut self.plan);
+        reload_docker(self.system, &mut self.plan, Some(&self.binary));
         Ok(())
     }
 
@@ -355,17 +355,21 @@ fn is_roots_program(found: &fs::Metadata) -> bool {
     (found.uid() == 0 || found.uid() == own) && mode & 0o022 == 0 && mode & 0o555 == 0o555
 }
 
-/// Docker reads new runtimes without a restart.
-pub(super) fn reload_docker(system: &TargetSystem, plan: &mut InstallPlan) {
+/// Docker reads new runtimes without a restart. The step waits until it lists `runtime`.
+pub(super) fn reload_docker(system: &TargetSystem, plan: &mut InstallPlan, runtime: Option<&Path>) {
     if !system.is_live() {
         return;
     }
     let words = "reload Docker".to_owned();
-    if Path::new("/run/systemd/system").is_dir() && Path::new(DOCKER_SOCKET).exists() {
-        return plan.run(words, SystemCommand::ReloadDocker);
-    }
-    match running_docker() {
-        Some(pid) => plan.run(words, SystemCommand::SignalDocker(pid)),
+    let has_socket = Path::new(DOCKER_SOCKET).exists();
+    let reload = match Path::new("/run/systemd/system").is_dir() && has_socket {
+        true => Some(DockerReload::Systemctl),
+        false => running_docker().map(DockerReload::Signal),
+    };
+    // A daemon with another socket cannot be asked.
+    let runtime = runtime.filter(|_| has_socket).map(Path::to_owned);
+    match reload {
+        Some(reload) => plan.run(words, SystemCommand::Docker { reload, runtime }),
         None => plan.afterwards.push(format!(
             "Docker is not running: it reads {DOCKER_CONFIG} when it starts"
         )),

@@ -211,7 +211,7 @@ impl Removal<'_> {
                 } else {
                     self.write(words, DOCKER_CONFIG, before, text);
                 }
-                reload_docker(self.system, &mut self.plan);
+                reload_docker(self.system, &mut self.plan, None);
                 self.remove_backup(DOCKER_CONFIG)?;
             }
         }

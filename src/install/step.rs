@@ -3,12 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use super::daemon;
 use super::diff;
 use super::files::{self, NewContent, TextFile};
 use super::{InstallError, TargetSystem};
+use crate::engines::daemon::DOCKER_SOCKET;
 use crate::sys::program;
 use crate::text::bounded;
+
+/// A reload took 0.6 s when measured; a busy node may need more.
+const DOCKER_WITHIN: Duration = Duration::from_secs(10);
 
 /// All steps, and remarks for the caller.
 #[derive(Debug, Default)]
@@ -66,12 +72,24 @@ pub enum Judge {
 /// A program of the system that makes a service read its new configuration.
 #[derive(Debug)]
 pub enum SystemCommand {
-    /// `systemctl reload docker`
-    ReloadDocker,
-    /// SIGHUP for dockerd, where it runs without systemd.
-    SignalDocker(rustix::process::Pid),
+    /// dockerd reads its file.
+    Docker {
+        /// The way to tell it.
+        reload: DockerReload,
+        /// Wait until it lists this program as the runtime.
+        runtime: Option<PathBuf>,
+    },
     /// `apparmor_parser --replace` or `--remove`
     AppArmor(&'static str, PathBuf),
+}
+
+/// How dockerd is told to read its file.
+#[derive(Debug, Clone, Copy)]
+pub enum DockerReload {
+    /// `systemctl reload docker`
+    Systemctl,
+    /// SIGHUP, where it runs without systemd.
+    Signal(rustix::process::Pid),
 }
 
 impl InstallPlan {
@@ -229,16 +247,32 @@ fn ask_containerd(new: &Path, path: &Path) -> Result<(), InstallError> {
 impl SystemCommand {
     fn run(&self) -> Result<(), InstallError> {
         match self {
-            Self::ReloadDocker => run("systemctl", |command| {
-                command.args(["reload", "docker"]);
-            }),
-            Self::SignalDocker(pid) => {
-                rustix::process::kill_process(*pid, rustix::process::Signal::HUP)
-                    .map_err(|error| InstallError::io("signal dockerd")(error.into()))
+            Self::Docker { reload, runtime } => {
+                reload.run()?;
+                // dockerd reads its file after the reload has returned.
+                let is_listed = runtime.as_ref().is_none_or(|runtime| {
+                    daemon::await_runtime(Path::new(DOCKER_SOCKET), runtime, DOCKER_WITHIN)
+                });
+                match is_listed {
+                    true => Ok(()),
+                    false => Err(InstallError::NotListed(DOCKER_WITHIN.as_secs())),
+                }
             }
             Self::AppArmor(option, path) => run("apparmor_parser", |command| {
                 command.arg(option).arg(path);
             }),
+        }
+    }
+}
+
+impl DockerReload {
+    fn run(self) -> Result<(), InstallError> {
+        match self {
+            Self::Systemctl => run("systemctl", |command| {
+                command.args(["reload", "docker"]);
+            }),
+            Self::Signal(pid) => rustix::process::kill_process(pid, rustix::process::Signal::HUP)
+                .map_err(|error| InstallError::io("signal dockerd")(error.into())),
         }
     }
 }

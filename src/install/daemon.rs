@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -11,6 +11,8 @@ use crate::sys::deadline::Deadline;
 
 /// The daemon asks containerd and its plugins before it answers.
 const WITHIN: Duration = Duration::from_secs(5);
+/// Poll interval of [`await_runtime`].
+const PAUSE: Duration = Duration::from_millis(100);
 /// An answer has a few KiB, more with many insecure registries or warnings.
 const MOST_BYTES: usize = 256 << 10;
 
@@ -39,6 +41,21 @@ pub fn info(socket: &Path) -> io::Result<DaemonInfo> {
         }
     }
     parse(&answer).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Waits until the daemon lists this program as its runtime `agentbox`. Returns whether it does.
+pub fn await_runtime(socket: &Path, program: &Path, within: Duration) -> bool {
+    let since = Instant::now();
+    loop {
+        let found = info(socket).ok().and_then(|info| info.runtime);
+        if found.as_deref() == Some(program) {
+            return true;
+        }
+        if since.elapsed() >= within {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
 }
 
 fn parse(answer: &[u8]) -> Option<DaemonInfo> {
@@ -93,6 +110,33 @@ mod tests {
         ] {
             assert_eq!(parse(other), None);
         }
+    }
+
+    /// A reload returns before the daemon has read its file.
+    #[test]
+    fn the_runtime_is_awaited_until_the_daemon_lists_it() {
+        let path = std::env::temp_dir().join(format!("agentbox-slow-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let answers = [
+            "",
+            r#""agentbox":{"path":"/bin/old"}"#,
+            r#""agentbox":{"path":"/bin/a"}"#,
+        ];
+        let daemon = std::thread::spawn(move || {
+            for runtimes in answers {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 100];
+                assert!(stream.read(&mut request).unwrap() > 0);
+                let body = format!("{{\"ServerVersion\":\"26\",\"Runtimes\":{{{runtimes}}}}}");
+                write!(stream, "HTTP/1.0 200 OK\r\n\r\n{body}").unwrap();
+            }
+        });
+        let program = Path::new("/bin/a");
+        assert!(await_runtime(&path, program, Duration::from_secs(60)));
+        daemon.join().unwrap();
+        // Nothing answers now.
+        assert!(!await_runtime(&path, program, Duration::ZERO));
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
