@@ -152,8 +152,11 @@ pub struct Delete {
 #[derive(Debug, Args)]
 pub struct List {
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
+    #[arg(long, short, value_enum, default_value_t = TableFormat::Table, default_value_if("json", "true", "json"))]
     pub format: TableFormat,
+    /// The same as --format json
+    #[arg(long, hide = true, conflicts_with = "format")]
+    pub json: bool,
     /// Print only the ids
     #[arg(long, short)]
     pub quiet: bool,
@@ -166,8 +169,11 @@ pub struct List {
 #[derive(Debug, Args)]
 pub struct Ps {
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
+    #[arg(long, short, value_enum, default_value_t = TableFormat::Table, default_value_if("json", "true", "json"))]
     pub format: TableFormat,
+    /// The same as --format json
+    #[arg(long, hide = true, conflicts_with = "format")]
+    pub json: bool,
     /// Container id
     pub id: String,
     /// Options for ps(1) [default: -ef]

@@ -394,6 +394,54 @@ mod tests {
         }
     }
 
+    /// Every verb that has `--json` or `--format json`.
+    fn collect_json<'a>(
+        command: &'a clap::Command,
+        path: &str,
+        into: &mut Vec<(String, &'a clap::Command)>,
+    ) {
+        for verb in command.get_subcommands() {
+            let path = format!("{path} {}", verb.get_name());
+            let has = |name: &str| verb.get_arguments().any(|arg| arg.get_id() == name);
+            if has("json") || has("format") {
+                into.push((path.clone(), verb));
+            }
+            collect_json(verb, &path, into);
+        }
+    }
+
+    #[test]
+    fn json_has_both_spellings_in_every_verb_that_has_one() {
+        let command = Cli::command();
+        let mut verbs = Vec::new();
+        collect_json(&command, "agentbox", &mut verbs);
+        assert!(verbs.len() >= 10, "{verbs:?}");
+        for (path, verb) in verbs {
+            let needs_id = verb.get_positionals().any(|arg| arg.is_required_set());
+            let parsed = |words: &str| {
+                let id = if needs_id { " id" } else { "" };
+                Cli::try_parse_from(format!("{path}{words}{id}").split(' '))
+            };
+            let read = |words: &str| {
+                let cli = parsed(words).unwrap_or_else(|error| panic!("{path}{words}: {error}"));
+                let text = format!("{:?}", cli.verb);
+                // One of the two decides; the other is what was typed.
+                match path.as_str() {
+                    "agentbox explain"
+                    | "agentbox verify"
+                    | "agentbox doctor"
+                    | "agentbox policy presets" => text.contains("json: true"),
+                    _ => text.contains("format: Json"),
+                }
+            };
+            for json in [" --json", " --format json", " --format=json", " -f json"] {
+                assert!(read(json), "{path}{json}");
+            }
+            assert!(!read(""), "{path}");
+            assert!(parsed(" --json --format json").is_err(), "{path}");
+        }
+    }
+
     fn words(line: &str) -> Vec<OsString> {
         line.split(' ').map(OsString::from).collect()
     }

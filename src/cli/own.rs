@@ -14,8 +14,11 @@ pub struct Explain {
     #[arg(long, short, value_name = "DIR", conflicts_with = "id")]
     pub bundle: Option<PathBuf>,
     /// Print the plan as JSON
-    #[arg(long)]
+    #[arg(long, default_value_if("format", "json", "true"))]
     pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
+    pub format: Option<TextFormat>,
     /// Print every mount, and the origin of each value
     #[arg(long, conflicts_with = "json")]
     pub all: bool,
@@ -39,8 +42,11 @@ pub struct Explain {
 #[derive(Debug, Args)]
 pub struct Verify {
     /// Print every probe as JSON
-    #[arg(long)]
+    #[arg(long, default_value_if("format", "json", "true"))]
     pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
+    pub format: Option<TextFormat>,
     /// Test a new container under this policy [default: the policy of a container without annotations]
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
     pub policy: Option<String>,
@@ -52,8 +58,11 @@ pub struct Verify {
 #[derive(Debug, Args)]
 pub struct NetworkArgs {
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
+    #[arg(long, short, value_enum, default_value_t = TextFormat::Text, default_value_if("json", "true", "json"))]
     pub format: TextFormat,
+    /// The same as --format json
+    #[arg(long, hide = true, conflicts_with = "format")]
+    pub json: bool,
     /// Container: id, name or first 12 characters of the id
     pub id: String,
 }
@@ -62,10 +71,13 @@ pub struct NetworkArgs {
 #[derive(Debug, Args)]
 pub struct Suggest {
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = TextFormat::Text)]
+    #[arg(long, short, value_enum, default_value_t = TextFormat::Text, default_value_if("json", "true", "json"))]
     pub format: TextFormat,
+    /// The same as --format json
+    #[arg(long, hide = true, conflicts_with = "format")]
+    pub json: bool,
     /// Save the run's policy with these rules added, under this name
-    #[arg(long, value_name = "NAME", conflicts_with = "format")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["format", "json"])]
     pub write: Option<String>,
     /// Container: id, name or first 12 characters of the id; also a deleted one
     pub id: String,
@@ -109,7 +121,7 @@ pub struct VerifyReceipt {
 #[derive(Debug, Args)]
 pub struct Audit {
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = AuditFormat::Text)]
+    #[arg(long, short, value_enum, default_value_t = AuditFormat::Text, default_value_if("json", "true", "json"))]
     pub format: AuditFormat,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]
@@ -153,8 +165,11 @@ pub enum AuditFormat {
 #[derive(Debug, Args)]
 pub struct Approvals {
     /// Output format
-    #[arg(long, short, value_enum, default_value_t = TableFormat::Table)]
+    #[arg(long, short, value_enum, default_value_t = TableFormat::Table, default_value_if("json", "true", "json"))]
     pub format: TableFormat,
+    /// The same as --format json
+    #[arg(long, hide = true, conflicts_with = "format")]
+    pub json: bool,
     /// Container: id, name or first 12 characters of the id [default: all]
     pub id: Option<String>,
 }
@@ -266,8 +281,15 @@ pub struct PolicyPresets {
     #[arg(conflicts_with = "detect")]
     pub names: Vec<String>,
     /// Print JSON
-    #[arg(long, conflicts_with = "detect")]
+    #[arg(
+        long,
+        default_value_if("format", "json", "true"),
+        conflicts_with = "detect"
+    )]
     pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with_all = ["json", "detect"])]
+    pub format: Option<TextFormat>,
     /// Ask this node's package managers for their hosts
     #[arg(long)]
     pub detect: bool,

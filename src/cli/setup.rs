@@ -4,12 +4,17 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::TextFormat;
+
 /// `doctor`
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Print every check as JSON
-    #[arg(long)]
+    #[arg(long, default_value_if("format", "json", "true"))]
     pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
+    pub format: Option<TextFormat>,
 }
 
 /// What changes, and whether it does.

@@ -44,7 +44,7 @@ pub fn run(args: &Audit) -> Result<ExitCode> {
     }
     let logs = found.logs()?;
     let lines = wanted.among(&logs);
-    match format(args) {
+    match args.format {
         format @ (AuditFormat::Json | AuditFormat::Ocsf) => {
             for line in &lines {
                 if print(line, format)? == Reader::Gone {
@@ -80,13 +80,6 @@ fn verifys(lines: &[&LogLine]) -> String {
         times => format!(
             "agentbox verify made {times} attempts that were denied; they are not in this list (--json has them, by: verify)\n"
         ),
-    }
-}
-
-fn format(args: &Audit) -> AuditFormat {
-    match args.json {
-        true => AuditFormat::Json,
-        false => args.format,
     }
 }
 
@@ -208,13 +201,13 @@ fn follow(found: &FoundRun, args: &Audit, wanted: &LineFilter) -> Result<ExitCod
             *seen = log.lines.last().map_or(*seen, |line| line.seq.max(*seen));
         }
         new.sort_by(|a, b| a.time.cmp(&b.time));
-        let shows = |line: &&LogLine| format(args) != AuditFormat::Text || !line.event.is_verifys();
+        let shows = |line: &&LogLine| args.format != AuditFormat::Text || !line.event.is_verifys();
         for line in new
             .into_iter()
             .filter(|line| wanted.keeps(line))
             .filter(shows)
         {
-            if print(line, format(args))? == Reader::Gone {
+            if print(line, args.format)? == Reader::Gone {
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -227,8 +220,8 @@ fn follow(found: &FoundRun, args: &Audit, wanted: &LineFilter) -> Result<ExitCod
 
 /// The latest runs with a matching line, as a table.
 fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
-    let is_of_lines = matches!(format(args), AuditFormat::Json | AuditFormat::Ocsf);
-    if format(args) == AuditFormat::Markdown {
+    let is_of_lines = matches!(args.format, AuditFormat::Json | AuditFormat::Ocsf);
+    if args.format == AuditFormat::Markdown {
         bail!("--format markdown is of one run: name a container, or the start of a run");
     }
     let runs = read::all()?;
@@ -243,7 +236,7 @@ fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
         let lines = wanted.among(&logs);
         if is_of_lines {
             for line in &lines {
-                print(line, format(args))?;
+                print(line, args.format)?;
             }
         }
         let lines = of_workload(&lines);
