@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -66,7 +66,7 @@ impl Cli {
         // Build the overview only for help: `exec` and `wrap` also come here.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
-            _ => Err(error),
+            _ => Err(without_value_tip(error)),
         })?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
@@ -96,6 +96,25 @@ impl Cli {
         };
         Some(Self { global, verb })
     }
+}
+
+/// Drops clap's tip to write an unknown option as `-- --option`: here a value never starts with `-`, and in `wrap` and
+/// `exec` the command would be of that name.
+fn without_value_tip(mut error: clap::Error) -> clap::Error {
+    let tip = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(argument)) => format!("-- {argument}"),
+        _ => return error,
+    };
+    if let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested) {
+        let mut tips = tips.clone();
+        tips.retain(|text| !text.to_string().contains(&tip));
+        let rest = match tips.is_empty() {
+            true => ContextValue::None,
+            false => ContextValue::StyledStrs(tips),
+        };
+        error.insert(ContextKind::Suggested, rest);
+    }
+    error
 }
 
 fn is_given(matches: &ArgMatches, name: &str) -> bool {
@@ -143,7 +162,7 @@ const ENGINES: [VerbReader; 5] = [
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
 pub struct GlobalOptions {
-    /// Directory of container state; without it, containers of all engines are found
+    /// Directory of container state; without it, an ID may be of any engine
     #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
     /// Whether `--root` was given on the command line.
@@ -392,6 +411,25 @@ mod tests {
         ] {
             assert_eq!(status(line), 1, "{line}");
         }
+    }
+
+    #[test]
+    fn an_unknown_option_has_no_tip_to_pass_it_as_a_value() {
+        let said = |line: &str| Cli::read_from(&words(line)).unwrap_err().to_string();
+        for line in [
+            "agentbox audit --foo",
+            "agentbox wrap --foo",
+            "agentbox policy show --foo",
+            "agentbox kill --foo=1 id",
+        ] {
+            let said = said(line);
+            assert!(said.contains("unexpected argument '--foo'"), "{said}");
+            assert!(!said.contains("-- --foo"), "{said}");
+            assert!(!said.contains("as a value"), "{said}");
+        }
+        // The other tips stay.
+        let said = said("agentbox audit --deneid");
+        assert!(said.contains("'--denied'"), "{said}");
     }
 
     /// Every verb that has `--json` or `--format json`.

@@ -79,7 +79,26 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
         }
     };
     out::text(&text)?;
+    let is_for_reading = !args.quiet && args.format == TableFormat::Table;
+    if is_for_reading && lines.is_empty() && !args.all && !global.root_given {
+        let elsewhere = store::all()?.len();
+        if let Some(hint) = hint(elsewhere) {
+            crate::log::complain(&hint);
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where the containers are, for a caller who sees an empty table. Engines give `--root`.
+fn hint(elsewhere: usize) -> Option<String> {
+    let containers = match elsewhere {
+        0 => return None,
+        1 => "1 container of an engine or `wrap` is".to_owned(),
+        count => format!("{count} containers of engines or `wrap` are"),
+    };
+    Some(format!(
+        "agentbox: {containers} on this node: agentbox list --all"
+    ))
 }
 
 fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
@@ -161,4 +180,19 @@ fn fenced_cells(line: &Line) -> [String; 8] {
         refused.unwrap_or_else(|| "-".to_owned()),
         not_granted.unwrap_or_else(|| "-".to_owned()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_list_names_the_containers_of_engines() {
+        assert_eq!(hint(0), None);
+        for (count, words) in [(1, "1 container "), (3, "3 containers ")] {
+            let hint = hint(count).unwrap();
+            assert!(hint.contains(words), "{hint}");
+            assert!(hint.ends_with(": agentbox list --all"), "{hint}");
+        }
+    }
 }
