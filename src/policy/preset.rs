@@ -120,8 +120,8 @@ fn how_to_define(name: &PresetName) -> String {
         .find(|(_, names)| names.contains(&name.as_str()));
     match index {
         Some((preset, _)) => format!(
-            "Package indexes differ from node to node: `agentbox policy presets --detect --write` writes @{preset} as this node's \
-             package managers have it"
+            "`agentbox policy presets --detect --write` writes @{preset} for the node, as root; a user lists hosts: \
+             allow = [\"HOST\"] in ~/.config/agentbox/config.toml"
         ),
         None => format!(
             "Define it in {name}.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows"
@@ -260,7 +260,9 @@ mod tests {
                 let got = presets.get(&name.parse().unwrap(), &Origin::Node);
                 let error = got.unwrap_err().to_string();
                 assert!(error.contains(&format!("no preset @{name}")), "{error}");
-                let how = format!("`agentbox policy presets --detect --write` writes @{preset} ");
+                let how = format!(
+                    "`agentbox policy presets --detect --write` writes @{preset} for the node, as root"
+                );
                 assert!(error.contains(&how), "{error}");
                 assert!(error.len() < 300, "{error}");
             }

@@ -135,14 +135,27 @@ fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<
         .recursive(true)
         .mode(0o755)
         .create(dir)
-        .with_context(|| format!("make {dir:?}"))?;
+        .map_err(|error| unwritten(error, dir, learned))?;
     let part = dir.join(format!(".{}.part", learned.preset));
-    fill(&part, &learned.to_toml()).with_context(|| format!("write {part:?}"))?;
+    fill(&part, &learned.to_toml()).map_err(|error| unwritten(error, dir, learned))?;
     std::fs::rename(&part, &path).with_context(|| format!("write {path:?}"))?;
     Ok(format!(
         "{}: written; read it before a policy names @{}",
         path.display(),
         learned.preset
+    ))
+}
+
+/// Why the node's presets are not written, and what a user without root's rights can write instead.
+fn unwritten(error: std::io::Error, dir: &Path, learned: &ManagerRules) -> anyhow::Error {
+    let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
+    let error = anyhow::Error::new(error);
+    if !is_refused {
+        return error.context(format!("write to {dir:?}"));
+    }
+    let rules: Vec<String> = learned.rules.keys().map(ToString::to_string).collect();
+    error.context(format!(
+        "the node's presets are root's: use sudo; or, in ~/.config/agentbox/config.toml: allow = {rules:?}"
     ))
 }
 
