@@ -93,7 +93,9 @@ fn refused(
 /// What the author may have meant by a single label, which is never a public name.
 fn no_public_name(name: &HostName, port: u16, preset: Option<&HostName>) -> String {
     if name.as_str() == "localhost" {
-        return "localhost is the container itself, which no rule is about".to_owned();
+        return format!(
+            "localhost is the container itself, which no rule is about; to this machine's: wrap --connect {port}"
+        );
     }
     let preset = match preset {
         Some(preset) => format!("@{preset} is the preset; "),
