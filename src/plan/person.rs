@@ -31,12 +31,10 @@ impl PersonsCgroup {
     pub(super) fn lacking(self) -> &'static str {
         match self {
             Self::NotGiven => {
-                "making a cgroup for them takes root's rights, or a systemd of the user's that answers (busctl --user)"
+                "making a cgroup takes root's rights, or a systemd of the user's that answers (busctl --user)"
             }
-            Self::Version1 => {
-                "making a cgroup for them takes root's rights on a node with cgroup v1"
-            }
-            Self::Given => "the cgroup that the user's systemd gave has no controller for them",
+            Self::Version1 => "making a cgroup takes root's rights on a node with cgroup v1",
+            Self::Given => "the cgroup that the user's systemd gave lacks the controller",
         }
     }
 }

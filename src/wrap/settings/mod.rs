@@ -316,9 +316,13 @@ impl Offer {
     pub fn read(&self) -> Result<ProjectFile> {
         let path = self.path.clone();
         let read = self.person.looking(|| places::read_project(&path))?;
-        let text = read.map_err(|why| WrapRefusal::File {
-            path: path.clone(),
-            why,
+        let text = read.map_err(|why| {
+            // The user named a file that does not exist, not a directory.
+            let missing = path.parent().filter(|dir| !dir.exists());
+            WrapRefusal::File {
+                path: missing.unwrap_or(&path).to_owned(),
+                why,
+            }
         })?;
         if !is_project(&path) {
             return Ok(ProjectFile {
