@@ -18,6 +18,7 @@ use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
 use crate::sidecar::counts::{CountKind, KernelCount};
 use crate::sidecar::inside::DenialFile;
+use crate::sidecar::loss;
 use crate::sidecar::protocol::ProtocolError;
 use crate::sidecar::serve::{Descriptors, ServingConfig};
 use crate::sidecar::warden::WardensLog;
@@ -73,9 +74,7 @@ impl ServedContainer {
         let what = EventDetail::life(LifeState::Ended);
         let event = Event {
             cause: Some(SIDECAR_LOST.into()),
-            hint: Some(
-                "find what ended the sidecar: the node's OOM killer, or a process of root".into(),
-            ),
+            hint: Some(loss::FIND_THE_CAUSE.into()),
             ..Event::new(WallName::Network, Verdict::Ended, what)
         };
         Some(WardensLog {

@@ -38,6 +38,7 @@ mod filter;
 mod handed;
 mod inside;
 mod journal;
+mod loss;
 mod program;
 pub mod protocol;
 mod reader;
@@ -95,6 +96,9 @@ pub enum SidecarError {
         #[source]
         source: io::Error,
     },
+    /// A honeytoken whose `then` is `end` was found; the warden ends the container.
+    #[error("a honeytoken ended the container")]
+    Honeytoken,
     /// The two sides do not understand each other.
     #[error("the sidecar and the runtime do not understand each other")]
     Protocol(#[source] ProtocolError),
@@ -115,7 +119,7 @@ pub enum SidecarError {
     },
     /// An address of `wrap --publish` is taken, or listening at it is forbidden.
     #[error(
-        "--publish: cannot listen at {address} on this node: choose another port, or end what listens there"
+        "--publish: cannot listen at {address} on this node: {}", how_to_listen(.source)
     )]
     Published {
         /// The address.
@@ -180,5 +184,33 @@ impl SidecarError {
             step,
             source: source.into(),
         }
+    }
+}
+
+/// What helps a `wrap --publish` that cannot listen.
+fn how_to_listen(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "a port below net.ipv4.ip_unprivileged_port_start (1024) takes root's rights: choose a higher one"
+        }
+        _ => "choose another port, or end what listens there",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_port_and_a_taken_one_have_their_cures() {
+        let said = |kind: io::ErrorKind| {
+            let address = ([127, 0, 0, 1], 80).into();
+            let source = kind.into();
+            SidecarError::Published { address, source }.to_string()
+        };
+        let refused = said(io::ErrorKind::PermissionDenied);
+        assert!(refused.contains("choose a higher one"), "{refused}");
+        let taken = said(io::ErrorKind::AddrInUse);
+        assert!(taken.contains("end what listens there"), "{taken}");
     }
 }

@@ -15,6 +15,7 @@ use crate::sidecar::calls::Calls;
 use crate::sidecar::confine::{self, SidecarRlimits};
 use crate::sidecar::counts::KernelCounts;
 use crate::sidecar::filter;
+use crate::sidecar::loss;
 use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Question, Reply, SidecarSetup};
 use crate::sidecar::reader;
 use crate::sidecar::serve;
@@ -39,6 +40,8 @@ const ATTACH_WITHIN: Duration = Duration::from_secs(600);
 pub fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
+        // It is in the log.
+        Err(SidecarError::Honeytoken) => ExitCode::from(loss::HONEYTOKEN),
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE

@@ -31,7 +31,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::account::{Account, Identity};
 use super::confine;
 use super::protocol::ProtocolError;
-use super::{ConfineError, SidecarError, filter};
+use super::{ConfineError, SidecarError, filter, loss};
 use crate::audit::chain;
 use crate::sys::memory::Code;
 use crate::sys::pidfd::{self, ExitStatusSupport};
@@ -378,16 +378,7 @@ fn now() -> String {
 }
 
 fn note_loss(mut log: std::fs::File, template: &str, end: &End) {
-    let status = end.status.as_ref();
-    let how = match status.map(|how| (how.exit_status(), how.terminating_signal())) {
-        _ if end.stopped => "it was stopped, and killed for that".to_owned(),
-        Some((Some(code), _)) => format!("exit code {code}"),
-        Some((_, Some(signal))) => format!("signal {signal}"),
-        _ => "for an unknown reason".to_owned(),
-    };
-    let reason =
-        format!("the container's sidecar died ({how}): its first process was sent SIGKILL");
-    let line = chain::fill(template, &now(), &reason);
+    let line = loss::line(template, &now(), end.status.as_ref(), end.stopped);
     let _full = log.write_all(line.as_bytes());
 }
 

@@ -65,6 +65,11 @@ impl Traps {
         }
     }
 
+    /// Whether a value has ended the container.
+    pub fn have_ended(&self) -> bool {
+        self.ends.get()
+    }
+
     /// Waits for a value that ends the container.
     pub async fn caught_to_end(&self) {
         while !self.ends.get() {

@@ -278,5 +278,8 @@ pub(super) fn run(
     drop(runtime);
     calls.borrow_mut().iter_mut().for_each(Calls::settle);
     wall.close_log();
-    Ok(())
+    match wall.traps.have_ended() {
+        true => Err(SidecarError::Honeytoken),
+        false => Ok(()),
+    }
 }
