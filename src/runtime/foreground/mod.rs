@@ -1,5 +1,6 @@
 //! `run` and `wrap`: create, start, wait, delete, in one process.
 
+mod answer;
 pub mod ended;
 pub mod job;
 pub mod notify;
@@ -26,10 +27,11 @@ use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::runs::RunDir;
-use crate::runtime::ssh_relay::{self, UserAgent};
+use crate::runtime::ssh_relay::{self, Signer, UserAgent};
 use crate::runtime::start;
 use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::SidecarRecord;
+use crate::sidecar::ssh_relay::SshRelay;
 
 /// Why the caller's terminal cannot be used for a container.
 #[derive(Debug, thiserror::Error)]
@@ -134,16 +136,9 @@ pub fn run(
         let notify = ReadinessRelay::listen(&place, init)?;
         let signer = ssh_relay::begin(&place, &record, init, attendance.agent.as_ref())?;
         start::start_recorded(global, &place, lock, &mut record, attendance.proxy)?;
-        let mut prompts = attendance.keep.and_then(|keep| Prompts::new(record, keep));
-        // Without a terminal the line closes here, and nothing signs that the user is to confirm.
-        let (signer, line) = signer
-            .map(|signer| (signer.relay, signer.questions))
-            .unzip();
-        if let (Some(prompts), Some(line), Some(agent)) =
-            (&mut prompts, line.flatten(), &attendance.agent)
-        {
-            prompts.confirm(SignatureDesk::new(line, agent.comments.clone()));
-        }
+        let keep = attendance.keep;
+        let mut prompts = keep.and_then(|keep| Prompts::new(record, keep));
+        let signer = signer.map(|signer| confirmed(signer, prompts.as_mut(), attendance.agent));
         Ok((foreground, notify, (prompts, signer)))
     });
     let status = started.and_then(|(foreground, notify, (prompts, signer))| match foreground {
@@ -170,6 +165,16 @@ pub fn run(
         delete::delete(&place, DeleteScope::Any)?;
     }
     status
+}
+
+/// Lets the user confirm signatures at the terminal. Without one the line closes here, and nothing signs that they are to
+/// confirm.
+fn confirmed(signer: Signer, prompts: Option<&mut Prompts>, agent: Option<UserAgent>) -> SshRelay {
+    let Signer { relay, questions } = signer;
+    if let (Some(prompts), Some(line), Some(agent)) = (prompts, questions, agent) {
+        prompts.confirm(SignatureDesk::new(line, agent.comments));
+    }
+    relay
 }
 
 /// A socket for the terminal of a foreground container.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::egress::ssh::agent::RequestedSignature;
 use crate::egress::ssh::signed::{LoginServer, SignaturePurpose};
 use crate::policy::SshFingerprint;
-use crate::runtime::foreground::prompt::Answer;
+use crate::runtime::foreground::answer::Answer;
 use crate::sidecar::ssh_relay::question::{SignatureAnswer, SignatureMessage, SignatureQuestion};
 use crate::sys::clocks;
 use crate::text::escape;
@@ -69,7 +69,10 @@ impl SignatureDesk {
             return None;
         }
         if self.allowed.contains(&waiting.signature) {
-            self.answer(waiting.number, true);
+            self.answer(SignatureAnswer {
+                number: waiting.number,
+                signs: true,
+            });
             return None;
         }
         let key = waiting.signature.key;
@@ -97,7 +100,10 @@ impl SignatureDesk {
             _ => false,
         };
         if answer.is_some() {
-            self.answer(one.number, signs);
+            self.answer(SignatureAnswer {
+                number: one.number,
+                signs,
+            });
         }
         self.waiting = None;
         match (answer, signs) {
@@ -108,9 +114,9 @@ impl SignatureDesk {
         }
     }
 
-    fn answer(&mut self, number: u64, signs: bool) {
+    fn answer(&mut self, answer: SignatureAnswer) {
         self.waiting = None;
-        let mut line = serde_json::to_vec(&SignatureAnswer { number, signs }).unwrap_or_default();
+        let mut line = serde_json::to_vec(&answer).unwrap_or_default();
         line.push(b'\n');
         // If the relay has gone, nothing signs.
         let _unread = self.line.write_all(&line);

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
-use super::question::Unconfirmed;
+use super::question::ConfirmationFailure;
 use super::serve::{RelayState, RequestCost};
 use crate::audit::{self, Event, EventDetail, Verdict, WallName};
 use crate::egress::ssh::agent::{
@@ -201,7 +201,7 @@ fn not_signed(signature: &RequestedSignature) -> Event {
 }
 
 /// One that the user did not confirm.
-fn unconfirmed(signature: &RequestedSignature, why: Unconfirmed) -> Event {
+fn unconfirmed(signature: &RequestedSignature, why: ConfirmationFailure) -> Event {
     Event {
         verdict: Verdict::Denied,
         rule: None,

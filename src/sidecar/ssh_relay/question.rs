@@ -48,7 +48,7 @@ pub struct SignatureAnswer {
 
 /// Why a signature was not confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unconfirmed {
+pub(super) enum ConfirmationFailure {
     /// The user said no.
     Refused,
     /// No answer came within these seconds.
@@ -57,7 +57,7 @@ pub(super) enum Unconfirmed {
     NotAsked,
 }
 
-impl Unconfirmed {
+impl ConfirmationFailure {
     /// The reason for the log.
     pub fn reason(self) -> String {
         match self {
@@ -90,7 +90,10 @@ impl Questions {
     }
 
     /// Asks the user; the error is why there was no yes.
-    pub async fn confirm(&mut self, signature: &RequestedSignature) -> Result<(), Unconfirmed> {
+    pub async fn confirm(
+        &mut self,
+        signature: &RequestedSignature,
+    ) -> Result<(), ConfirmationFailure> {
         self.number += 1;
         let limit = Duration::from_secs(self.seconds.into());
         let wait = u64::from(self.seconds) * 1000;
@@ -105,13 +108,13 @@ impl Questions {
         });
         match asked.await {
             Ok(Ok(true)) => Ok(()),
-            Ok(Ok(false)) => Err(Unconfirmed::Refused),
-            Ok(Err(_)) => Err(Unconfirmed::NotAsked),
+            Ok(Ok(false)) => Err(ConfirmationFailure::Refused),
+            Ok(Err(_)) => Err(ConfirmationFailure::NotAsked),
             Err(_) => {
                 let withdrawn = SignatureMessage::Withdraw(self.number);
                 // If `wrap` reads nothing, there is nobody to tell.
                 let _unsent = timeout(limit, self.send(&withdrawn)).await;
-                Err(Unconfirmed::TimedOut(self.seconds))
+                Err(ConfirmationFailure::TimedOut(self.seconds))
             }
         }
     }

@@ -14,7 +14,7 @@ use tokio::task::spawn_local;
 use tokio::time::Instant;
 
 use super::connection;
-use super::question::{Questions, Unconfirmed};
+use super::question::{ConfirmationFailure, Questions};
 use crate::audit::Event;
 use crate::egress::ssh::agent::RequestedSignature;
 use crate::egress::ssh::key::ListedKeys;
@@ -128,7 +128,7 @@ impl RelayState {
     }
 
     /// Asks the user about a signature, if they are to confirm it.
-    pub async fn confirm(&self, signature: &RequestedSignature) -> Result<(), Unconfirmed> {
+    pub async fn confirm(&self, signature: &RequestedSignature) -> Result<(), ConfirmationFailure> {
         match &self.questions {
             Some(questions) => questions.lock().await.confirm(signature).await,
             None => Ok(()),
