@@ -148,3 +148,27 @@ fn wrap_takes_no_home_for_a_repository() {
     );
     assert!(!person.does("ls ~/src ~/src/project").contains("planted"));
 }
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_says_that_gpg_does_not_sign_inside() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let said = "your git signs commits by gpg";
+    let config = "[commit]\n\tgpgsign = true\n";
+    person.file(".gitconfig", config);
+    // Not where there is no repository.
+    let seen = person.wraps(&[], "true");
+    assert!(!seen.stderr.contains(said), "{seen}");
+    person.does("git init -q ~/src/project");
+    for seen in [person.wraps(&[], "true"), person.wrap(&[], "true")] {
+        assert!(seen.stderr.contains(said), "{seen}");
+        assert!(seen.stderr.contains("--ssh-agent"), "{seen}");
+    }
+    // Nor where it was asked to be quiet, or an SSH key signs.
+    let seen = person.wraps(&["--quiet"], "true");
+    assert!(!seen.stderr.contains(said), "{seen}");
+    person.file(".gitconfig", &format!("{config}[gpg]\n\tformat = ssh\n"));
+    let seen = person.wraps(&[], "true");
+    assert!(!seen.stderr.contains(said), "{seen}");
+}

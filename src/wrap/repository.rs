@@ -149,12 +149,10 @@ fn text_of(path: &Path) -> Option<String> {
 ///
 /// Reads only `[user]` of the two global files, and no files that they include.
 pub fn configuration(home: Option<&Path>, workspace: &Path) -> String {
-    let files = [".config/git/config", ".gitconfig"];
-    let texts = files.iter().filter_map(|file| text_of(&home?.join(file)));
-    let text = texts.collect::<Vec<_>>().join("\n");
+    let text = global(home);
     let mut out = String::new();
     for key in ["name", "email"] {
-        if let Some(value) = user_value(&text, key) {
+        if let Some(value) = value_of(&text, ("user", key)) {
             out.push_str(&format!("[user]\n\t{key} = {}\n", quoted(&value)));
         }
     }
@@ -164,14 +162,38 @@ pub fn configuration(home: Option<&Path>, workspace: &Path) -> String {
     out
 }
 
-/// The last value of a key of `[user]` (git-config(1)).
-fn user_value(text: &str, key: &str) -> Option<String> {
+/// A line for a user whose git signs commits by gpg. Its keys and its agent stay outside, and `git commit` says only that it
+/// failed, or signs nothing.
+pub fn gpg_notice(home: Option<&Path>) -> Option<String> {
+    signs_by_gpg(&global(home)).then(|| {
+        "agentbox: your git signs commits by gpg, which cannot sign in the sandbox: use an SSH key (git config gpg.format ssh, \
+         wrap --ssh-agent)"
+            .to_owned()
+    })
+}
+
+fn signs_by_gpg(text: &str) -> bool {
+    let is_on = |value: String| ["true", "yes", "on", "1"].contains(&value.as_str());
+    let signs = value_of(text, ("commit", "gpgsign")).is_some_and(is_on);
+    signs && value_of(text, ("gpg", "format")).is_none_or(|format| format != "ssh")
+}
+
+/// The user's two global files, without those that they include.
+fn global(home: Option<&Path>) -> String {
+    let files = [".config/git/config", ".gitconfig"];
+    let texts = files.iter().filter_map(|file| text_of(&home?.join(file)));
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The last value of a key of a section (git-config(1)).
+fn value_of(text: &str, (of, key): (&str, &str)) -> Option<String> {
+    let wanted = format!("[{of}]");
     let mut section = String::new();
     let mut found = None;
     for line in text.lines().map(str::trim) {
         if line.starts_with('[') {
             section = line.to_ascii_lowercase();
-        } else if section == "[user]"
+        } else if section == wanted
             && let Some((name, value)) = line.split_once('=')
             && name.trim().eq_ignore_ascii_case(key)
         {
@@ -199,9 +221,27 @@ mod tests {
     #[test]
     fn only_the_name_and_the_address_are_taken() {
         let text = "[credential]\n\thelper = store\n[User]\n name = \"A \\\"B\"\n\temail=a@b\n[url \"x\"]\n name = no\n";
-        assert_eq!(user_value(text, "email").as_deref(), Some("a@b"));
-        assert_eq!(user_value(text, "helper"), None);
-        assert_eq!(user_value("[user]\nname=\n", "name"), None);
+        assert_eq!(value_of(text, ("user", "email")).as_deref(), Some("a@b"));
+        assert_eq!(value_of(text, ("user", "helper")), None);
+        assert_eq!(value_of("[user]\nname=\n", ("user", "name")), None);
         assert_eq!(quoted("a\"b\nc"), "\"a\\\"bc\"");
+    }
+
+    #[test]
+    fn a_user_whose_git_signs_by_gpg_is_told() {
+        for (text, told) in [
+            ("[commit]\n\tgpgSign = true\n", true),
+            ("[commit]\ngpgsign = true\n[gpg]\nformat = openpgp\n", true),
+            (
+                "[commit]\ngpgsign = yes\n[gpg \"ssh\"]\nformat = ssh\n",
+                true,
+            ),
+            ("[commit]\ngpgsign = true\n[gpg]\nformat = ssh\n", false),
+            ("[commit]\ngpgsign = true\ngpgsign = false\n", false),
+            ("[tag]\ngpgsign = true\n", false),
+            ("", false),
+        ] {
+            assert_eq!(signs_by_gpg(text), told, "{text}");
+        }
     }
 }

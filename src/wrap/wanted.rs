@@ -118,6 +118,11 @@ impl WrapRequest {
             wanted.add(source);
         }
         wanted.add_line(args, variables);
+        let gpg = wanted.person.looking(|| {
+            repository::top(&wanted.cwd, &wanted.person)?;
+            repository::gpg_notice(wanted.person.home().as_deref())
+        })?;
+        wanted.notices.extend(gpg.filter(|_| !wanted.quiet));
         let withheld = secrets::withheld(&wanted)?;
         wanted.notices.extend(withheld);
         Ok(wanted)
