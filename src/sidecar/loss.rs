@@ -14,15 +14,18 @@ const HONEYTOKENS_HINT: &str = "the denial before this line names the honeytoken
 const ENDED_BY_HONEYTOKEN: &str =
     "a honeytoken ended the container: its first process was sent SIGKILL";
 
-/// The line. `stopped`: the warden killed the sidecar because it was stopped.
-pub(super) fn line(
-    template: &str,
-    time: &str,
-    status: Option<&WaitIdStatus>,
-    stopped: bool,
-) -> String {
+/// How the sidecar ended.
+pub(super) struct SidecarEnd {
+    pub status: Option<WaitIdStatus>,
+    /// Whether the warden killed it because it was stopped.
+    pub stopped: bool,
+}
+
+/// The line.
+pub(super) fn line(template: &str, time: &str, end: &SidecarEnd) -> String {
+    let status = end.status.as_ref();
     let how = match status.map(|how| (how.exit_status(), how.terminating_signal())) {
-        _ if stopped => "it was stopped, and killed for that".to_owned(),
+        _ if end.stopped => "it was stopped, and killed for that".to_owned(),
         Some((Some(code), _)) if code == i32::from(HONEYTOKEN) => {
             let template = template.replacen(FIND_THE_CAUSE, HONEYTOKENS_HINT, 1);
             return chain::fill(&template, time, ENDED_BY_HONEYTOKEN);
@@ -62,12 +65,9 @@ mod tests {
         let template = chain::template(&Context::default(), event);
         let template = String::from_utf8(template).unwrap();
         let said = |script: &str, stopped| {
-            let line = line(
-                &template,
-                "2026-01-02T03:04:05.678Z",
-                Some(&end_of(script)),
-                stopped,
-            );
+            let status = Some(end_of(script));
+            let end = SidecarEnd { status, stopped };
+            let line = line(&template, "2026-01-02T03:04:05.678Z", &end);
             assert!(line.contains("2026-01-02T03:04:05.678Z"), "{line}");
             line
         };

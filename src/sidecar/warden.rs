@@ -25,13 +25,14 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal as SignalNumber};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus};
+use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{Account, Identity};
 use super::confine;
+use super::loss::{self, SidecarEnd};
 use super::protocol::ProtocolError;
-use super::{ConfineError, SidecarError, filter, loss};
+use super::{ConfineError, SidecarError, filter};
 use crate::audit::chain;
 use crate::sys::memory::Code;
 use crate::sys::pidfd::{self, ExitStatusSupport};
@@ -284,15 +285,8 @@ fn watch(sidecar: i32, held: WardenFds, exits: ExitStatusSupport) -> i32 {
     0
 }
 
-/// How the sidecar ended.
-struct End {
-    status: Option<WaitIdStatus>,
-    /// Whether the warden killed it because it was stopped.
-    stopped: bool,
-}
-
 /// Waits for the sidecar's end, and kills it if it is stopped. Meanwhile it answers its questions.
-fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
+fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> SidecarEnd {
     let mut asks = true;
     let mut stopped = false;
     loop {
@@ -305,9 +299,9 @@ fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
                 let _gone = rustix::process::pidfd_send_signal(&held.sidecar, Signal::KILL);
                 continue;
             }
-            Ok(status) => return End { status, stopped },
+            Ok(status) => return SidecarEnd { status, stopped },
             Err(_) => {
-                return End {
+                return SidecarEnd {
                     status: None,
                     stopped,
                 };
@@ -317,7 +311,7 @@ fn wait_for_end(held: &WardenFds, exits: ExitStatusSupport) -> End {
         let line = if asks { &held.line } else { &held.signals };
         let mut fds = [&held.signals, line].map(|fd| PollFd::new(fd, PollFlags::IN));
         if rustix::io::retry_on_intr(|| poll(&mut fds, None)).is_err() {
-            return End {
+            return SidecarEnd {
                 status: None,
                 stopped,
             };
@@ -377,8 +371,8 @@ fn now() -> String {
     chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
 }
 
-fn note_loss(mut log: std::fs::File, template: &str, end: &End) {
-    let line = loss::line(template, &now(), end.status.as_ref(), end.stopped);
+fn note_loss(mut log: std::fs::File, template: &str, end: &SidecarEnd) {
+    let line = loss::line(template, &now(), end);
     let _full = log.write_all(line.as_bytes());
 }
 
