@@ -54,7 +54,7 @@ fn strict(person: &Account, by_root: bool, script: &str) -> Finished {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f37_settings_of_git_do_not_change_under_strict_not_even_meanwhile() {
+fn f37_files_with_gits_settings_do_not_change_under_strict() {
     let _docker = Docker::connect();
     let person = Account::new();
     // Another tool may read them before the end, so they are read inside.

@@ -66,7 +66,7 @@ fn f37_a_file_that_a_sandbox_wrote_unprotects_nothing() {
         Duration::from_secs(30),
         &mut person.sudo(&["trust", "--yes"]),
     );
-    let effect = "lets a file be written that your tools run later: *";
+    let effect = "lets every file be written that your tools run later";
     assert!(format!("{trust}").contains(effect), "{trust}");
     let seen = person.wrap(&[], TRY);
     assert_eq!(seen.stdout, ".envrc\n.git/hooks/post-commit\n", "{seen}");

@@ -12,7 +12,6 @@ use crate::policy::SshFingerprint;
 use crate::runtime::foreground::answer::Answer;
 use crate::sidecar::ssh_relay::question::{SignatureAnswer, SignatureMessage, SignatureQuestion};
 use crate::sys::clocks;
-use crate::text::escape;
 
 /// The longest message of the relay's. Names have at most 256 bytes.
 const LONGEST: usize = 8 << 10;
@@ -209,13 +208,15 @@ impl WaitingSignature {
     }
 }
 
-/// A name that a program, or an agent, chose: short, and without characters that a terminal obeys or that end the quotes.
+/// A name that a program, or an agent, chose: short, and in ASCII, whose characters are one column each and look like no
+/// other; without the end of its quotes.
 fn cut(text: &str) -> String {
-    let plain = escape(text).replace('"', "\\\"");
-    match plain.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{}...", &plain[..end]),
-        None => plain,
+    let mut plain: String = text.escape_default().collect();
+    if plain.len() > SHOWN {
+        plain.truncate(SHOWN);
+        plain.push_str("...");
     }
+    plain
 }
 
 #[cfg(test)]
@@ -228,6 +229,17 @@ mod tests {
             key: fingerprint(b"the key"),
             purpose,
         }
+    }
+
+    #[test]
+    fn a_name_has_columns_and_quotes_of_ascii_alone() {
+        assert_eq!(cut("git"), "git");
+        assert_eq!(
+            cut("a\u{201d} at \u{3000}x\\"),
+            "a\\u{201d} at \\u{3000}x\\\\"
+        );
+        let long = cut(&"\u{3000}".repeat(60));
+        assert!(long.len() == SHOWN + 3 && long.is_ascii(), "{long}");
     }
 
     fn message(namespace: &str) -> RequestedSignature {

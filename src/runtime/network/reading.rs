@@ -103,12 +103,13 @@ fn read_secret(
         SecretSource::File(file) => {
             let path: &Path = file.as_ref();
             if is_of_ordinary_user() && is_closed(path) {
-                crate::log::complain(&format!(
-                    "agentbox: secret {} is not used, because root alone reads its key: requests go without it; run with sudo, or \
-                     name a [[secret]] of your own",
-                    secret.name
-                ));
-                return Ok(None);
+                // Without it the program's own credentials would pass (docs/network.md).
+                return Err(RuntimeError::Secret {
+                    name: secret.name.clone(),
+                    why: "the node puts it into these requests, and root alone reads its key: run with sudo, with a policy that it is not \
+                          for, or without the rules for its requests"
+                        .to_owned(),
+                });
             }
             (open_of_root(path, &SECRET)?, path.to_owned())
         }

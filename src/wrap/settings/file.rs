@@ -15,6 +15,9 @@ use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
 use crate::wrap::caches::Caches;
 
+/// What a file does that lets nothing wait for the user.
+const UNASKED: &str = "lets keys of --ssh-agent sign without a question";
+
 /// The keys of a file. Each is an option of `wrap`.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, rename_all = "kebab-case")]
@@ -259,12 +262,20 @@ impl Settings {
         all.extend(walls.map(|walls| one("walls", walls.as_str())));
         let set = self.set_fields();
         let set = set.iter();
-        all.extend(set.map(|(name, value)| one(&format!("sets {name} to"), value)));
+        for (name, value) in set {
+            all.push(one(&format!("sets {name} to"), value));
+            let is_asked = *value == OnUnknown::Ask.to_string();
+            if name == Field::NetworkOnUnknown.as_str() && !is_asked {
+                all.push(UNASKED.to_owned());
+            }
+        }
         all.extend(allow.iter().map(|host| one("lets be reached", host)));
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
         all.extend(ask.map(|ask| match ask {
             true => "asks at the terminal about connections to other hosts".to_owned(),
-            false => "denies connections to other hosts at once".to_owned(),
+            false => {
+                format!("denies connections to other hosts at once, and {UNASKED}")
+            }
         }));
         let paths = [
             ("shows, read-only", read),
@@ -276,9 +287,9 @@ impl Settings {
             all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
         }
         let names = unprotect.iter();
-        all.extend(
-            names.map(|name| format!("lets a file be written that your tools run later: {name}")),
-        );
+        all.extend(names.map(|name| {
+            format!("lets a file be written that your tools run later (*: every such file): {name}")
+        }));
         all.extend(publish.iter().map(|port| format!("publishes: {port}")));
         let services = connect.iter();
         all.extend(services.map(|service| format!("lets this service be reached: {service}")));
