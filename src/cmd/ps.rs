@@ -3,15 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use libcgroups::common::CgroupManager;
 
 use crate::cli::{GlobalOptions, Ps, TableFormat};
 use crate::cmd::out;
+use crate::runtime::ps;
 use crate::runtime::signal;
 use crate::runtime::state::find;
 use crate::runtime::state::record::Record;
 use crate::runtime::status;
-use crate::runtime::{RuntimeError, ps};
 
 /// Lists the processes of a container: their pids as JSON, or the lines of ps(1) about them.
 pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
@@ -25,9 +24,7 @@ pub fn run(global: &GlobalOptions, args: &Ps) -> Result<ExitCode> {
         },
         None => {
             let cgroup = signal::cgroup(&container)?;
-            let found = cgroup
-                .get_all_pids()
-                .map_err(RuntimeError::container("list the container's processes"))?;
+            let found = signal::listed(&cgroup)?;
             found.into_iter().map(nix::unistd::Pid::as_raw).collect()
         }
     };

@@ -93,19 +93,14 @@ pub fn wait_for_end_within(process: ProcessId, time: Duration) {
 pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeError> {
     let cgroup = cgroup(container)?;
     let failed = |step| RuntimeError::container(step);
-    let list = || {
-        cgroup
-            .get_all_pids()
-            .map_err(failed("list the container's processes"))
-    };
     if all(container)?.is_empty() {
         return Ok(());
     }
     // A cgroup without a freezer can still be signalled.
     let frozen = cgroup.freeze(FreezerState::Frozen).is_ok();
-    let pids = list();
+    let pids = listed(&cgroup);
     let mut result = Ok(());
-    for pid in pids? {
+    for pid in pids.iter().flatten() {
         if let Some(process) = ProcessId::of(pid.as_raw())
             && let Err(error) = send(process, signal)
         {
@@ -117,15 +112,26 @@ pub fn kill_all(container: &Container, signal: Signal) -> Result<(), RuntimeErro
             .freeze(FreezerState::Thawed)
             .map_err(failed("thaw the container"))?;
     }
-    result
+    // After the thaw: without it the container would stay frozen.
+    pids.and(result)
+}
+
+/// The pids in a cgroup and below it. A timekeeper of an `exec` may remove a cgroup below it meanwhile.
+pub fn listed(cgroup: &AnyCgroupManager) -> Result<Vec<Pid>, RuntimeError> {
+    const TRIES: usize = 5;
+    let mut tried = cgroup.get_all_pids();
+    for _ in 1..TRIES {
+        if tried.is_ok() {
+            break;
+        }
+        tried = cgroup.get_all_pids();
+    }
+    tried.map_err(RuntimeError::container("list the container's processes"))
 }
 
 /// The pids in a container's cgroup.
 pub fn all(container: &Container) -> Result<Vec<Pid>, RuntimeError> {
-    let listed = cgroup(container)?
-        .get_all_pids()
-        .map_err(RuntimeError::container("list the container's processes"));
-    listed.or_else(|error| none_if_over(container, error))
+    listed(&cgroup(container)?).or_else(|error| none_if_over(container, error))
 }
 
 /// If the cgroup is gone with its processes (a kubelet removes it), there are none: as with runc.

@@ -2,7 +2,7 @@
 //! not, and that logs why it ended.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
@@ -98,8 +98,11 @@ impl ExecRecord {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(RECORD))
         });
-        let read = |path: PathBuf| serde_json::from_slice(&fs::read(path).ok()?).ok();
-        paths.filter_map(read).collect()
+        paths.filter_map(|path| Self::read(&path)).collect()
+    }
+
+    fn read(path: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(path).ok()?).ok()
     }
 
     /// Why its time ended it, if it did.
@@ -119,7 +122,11 @@ impl ExecRecord {
         let Some(keeper) = self.keeper else {
             return match self.runtime.is_alive() {
                 true => SweepStep::Leave,
-                false => SweepStep::Finish,
+                // It may have begun the keepers and ended since this was read. It writes no more.
+                false => match Self::read(&self.file(place, RECORD)) {
+                    Some(now) if now.keeper.is_some() => now.step(place),
+                    _ => SweepStep::Finish,
+                },
             };
         };
         let state = fs::File::open(self.clock(place)).ok();

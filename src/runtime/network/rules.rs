@@ -11,10 +11,8 @@ use crate::policy::{
 use crate::rules::{EgressRule, EgressRules, Expiry, NetworkLimit, RuleItem};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
-use crate::runtime::network::control;
 use crate::runtime::network::ends::{self, either};
-use crate::runtime::network::ports;
-use crate::runtime::network::{ControlError, RulesError};
+use crate::runtime::network::{ControlError, RulesError, control, ports};
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
@@ -123,12 +121,11 @@ fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeEr
             "it is unconfined: it has no network wall".to_owned(),
         ));
     };
-    if plan.network.mode != NetworkMode::Allowlist {
+    let mode = plan.network.mode;
+    if mode != NetworkMode::Allowlist {
         let begins = identity::tool(record).adds(Field::NetworkAllow, &["HOST"]);
-        return Err(refuse(format!(
-            "it began without rules (network.mode is {}), so it has no way out: begin it with a first host ({begins})",
-            plan.network.mode
-        )));
+        let why = format!("network.mode is {mode}: begin it with a first host ({begins})");
+        return Err(refuse(why));
     }
     let now = &plan.network.rules;
     let full = within_ceilings(record, asked, now);
