@@ -287,8 +287,9 @@ impl Settings {
             all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
         }
         let names = unprotect.iter();
-        all.extend(names.map(|name| {
-            format!("lets a file be written that your tools run later (*: every such file): {name}")
+        all.extend(names.map(|name| match name.as_str() {
+            "*" => "lets every file be written that your tools run later".to_owned(),
+            name => format!("lets a file be written that your tools run later: {name}"),
         }));
         all.extend(publish.iter().map(|port| format!("publishes: {port}")));
         let services = connect.iter();
