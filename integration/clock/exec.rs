@@ -264,3 +264,17 @@ fn p02_direct_the_containers_limit_ends_what_a_timed_exec_has_started() {
     let left = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok();
     await_that("its timekeepers are gone", || !keepers.iter().any(left));
 }
+
+/// The container's author may tighten the limit, and must not choose how much of `verify` runs.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_verify_tries_everything_however_short_an_exec_may_be() {
+    let node = Node::new();
+    let id = &format!("verified-{}", std::process::id());
+    let _guard = started(&node, id, &[], &limit("1s"));
+    let cut = node.call(&["exec", id, "sleep", "20"]);
+    assert_ne!(cut.code, 0, "the control: {cut}");
+    // It waits for time limits of its own, so it takes longer than that.
+    let said = node.call(&["verify", id]).ok();
+    assert!(!said.contains("not tried:"), "{said}");
+}

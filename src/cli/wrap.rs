@@ -37,15 +37,21 @@ pub const AGENTS: [&str; 6] = ["claude", "codex", "gemini", "opencode", "qwen", 
 
 /// A path. Shells put the home directory for `~` at the beginning of a word, and leave it after an option's `=`.
 fn path_or_below_home() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(|path| below_home(path, std::env::var_os("HOME")))
+    OsStringValueParser::new().map(|path| below_home(path, home()))
 }
 
 /// The name of a key, or the path of a `.pub` file.
 fn key_or_path() -> impl TypedValueParser<Value = String> {
     StringValueParser::new().map(|key| {
-        let path = below_home(OsString::from(&key), std::env::var_os("HOME"));
+        let path = below_home(OsString::from(&key), home());
         path.into_os_string().into_string().unwrap_or(key)
     })
+}
+
+/// The caller's home. sudo(8) sets the variable to root's.
+fn home() -> Option<OsString> {
+    let home = std::env::var_os("HOME");
+    home.filter(|_| std::env::var_os("SUDO_UID").is_none())
 }
 
 fn below_home(path: OsString, home: Option<OsString>) -> PathBuf {

@@ -17,9 +17,10 @@ const TLS_CONNECTION_BYTES: u64 = 272 << 10;
 /// that grew may be half empty.
 const HELD_BYTES: u64 = 64 << 20;
 
-/// Timekeepers that may run at a time for processes of `exec` with a limit: two for each. Any value from 64 to 1024 works; 256
-/// is a guess.
-const KEEPERS: u32 = 256;
+/// The most processes of `exec` with a time limit at a time. Any value from 32 to 512 works; 128 is a guess.
+pub const MOST_TIMED_EXECS: u32 = 128;
+/// Their timekeepers: two for each.
+const KEEPERS: u32 = 2 * MOST_TIMED_EXECS;
 /// The memory of one.
 const KEEPER_BYTES: u64 = 512 << 10;
 

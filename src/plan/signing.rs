@@ -8,7 +8,7 @@ use super::error::PlanError;
 use super::network::NetworkPlan;
 use super::wrap_plan::WrapPlan;
 use crate::policy::ssh_key::MOST_SSH_KEYS;
-use crate::policy::{Policy, SshFingerprint, SshKey};
+use crate::policy::{OnUnknown, Policy, SshFingerprint, SshKey, Switch};
 
 /// The agent's socket inside: its name in [`super::report::DENIED_IN`].
 pub const SSH_SOCKET: &str = "ssh-agent";
@@ -57,8 +57,15 @@ pub(super) fn check(policy: &Policy, wrapped: &WrapPlan) -> Result<(), PlanError
             "at most {MOST_SSH_KEYS} keys may be named, these are {}: name them with --ssh-agent=KEY",
             plan.keys.len()
         ))),
+        Some(_) if asks(policy) && policy.report.learn == Switch::On => Err(refused(
+            "learn mode asks nobody, so each signature would go unasked: leave --ask or the keys out".to_owned(),
+        )),
         Some(_) | None => Ok(()),
     }
+}
+
+fn asks(policy: &Policy) -> bool {
+    policy.network.on_unknown == OnUnknown::Ask
 }
 
 #[cfg(test)]

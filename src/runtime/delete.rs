@@ -111,7 +111,7 @@ fn read_record(
         Err(error) if deletes == DeleteScope::Ended => Err(error),
         Err(error) => {
             log::warn!(
-                "delete by what can be read of its record: {}",
+                "delete by what can be read of its record, so new git hooks and settings stay in its mounts: {}",
                 crate::log::chain(&error)
             );
             Ok(None)

@@ -1,5 +1,7 @@
 //! Why `exec` refuses.
 
+use crate::plan::MOST_TIMED_EXECS;
+
 /// Why a process is not started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -67,6 +69,11 @@ pub enum ExecError {
         "time.exec cannot be kept: the container's cgroup hands controllers on to others below it; leave time.exec out"
     )]
     DelegatedCgroup,
+    /// Their timekeepers would take what the sidecar needs.
+    #[error(
+        "{MOST_TIMED_EXECS} processes of exec, or daemons that they left, run with a time limit (time.exec), which is the most: end some"
+    )]
+    TooManyTimed,
     /// One of the two decides where the process is.
     #[error("time.exec cannot be kept with --cgroup: leave one of the two out")]
     TimedSubCgroup,

@@ -23,12 +23,12 @@ use rustix::fs::OFlags;
 use rustix::net::RecvFlags;
 
 use super::error::ExecError;
-use super::timed::ExecRecord;
+use super::timed::{self, ExecRecord};
 use crate::audit::LoggedCommand;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::time::ClockState;
-use crate::plan::{ExecTime, TimePlan};
+use crate::plan::{ExecTime, MOST_TIMED_EXECS, TimePlan};
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::files::write_whole;
@@ -80,6 +80,9 @@ impl<'a> TimedExec<'a> {
         let unified = controllers.unified().is_some();
         if unified && hands_on(base) {
             return Err(ExecError::DelegatedCgroup.into());
+        }
+        if timed::living(place) >= MOST_TIMED_EXECS as usize {
+            return Err(ExecError::TooManyTimed.into());
         }
         let parent = base.join(DIRECTORY);
         let failed = |path: &Path| RuntimeError::io(format!("make the cgroup {path:?}"));

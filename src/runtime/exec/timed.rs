@@ -186,9 +186,9 @@ impl ExecRecord {
         self.forget(place);
     }
 
-    /// Removes its files, the record last: it names the others.
+    /// Removes its files, the record last: it names the others. The mark of the log goes after the cause, which it belongs to.
     fn forget(&self, place: &ContainerPaths) {
-        for end in [LOGGED, CLOCK, RECORD] {
+        for end in [CLOCK, LOGGED, RECORD] {
             let path = self.file(place, end);
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -232,6 +232,13 @@ fn words(cause: EndCause) -> &'static str {
         EndCause::TimekeeperLost => "the process that keeps its time was killed (time.exec)",
         EndCause::Wall | EndCause::Idle => "its time was over (time.exec)",
     }
+}
+
+/// How many have timekeepers.
+pub(super) fn living(place: &ContainerPaths) -> usize {
+    let all = ExecRecord::all(place).into_iter();
+    all.filter(|one| one.keeper.is_some_and(|keeper| keeper.lives()))
+        .count()
 }
 
 /// Ends each `exec` whose timekeepers were both killed, or stopped beyond its time, and logs those that were ended.

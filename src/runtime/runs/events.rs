@@ -177,7 +177,12 @@ fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String>) {
             destination,
             options,
         } if options.iter().any(|option| option == "rw") => {
-            let typed = tool.adds(Field::FilesystemWrite, &[&text::of(destination)]);
+            let place = text::of(destination);
+            // In a list a comma begins another path.
+            let typed = match place.contains(',') {
+                true => Field::FilesystemWrite.to_string(),
+                false => tool.adds(Field::FilesystemWrite, &[&place]),
+            };
             (
                 "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
              \"Read-only file system\", without a line here",
