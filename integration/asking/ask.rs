@@ -149,14 +149,14 @@ fn an_approval_ends_when_it_says() {
     let agent = asking(&docker, "2");
     let id = agent.id();
     // Without a decision it is denied, with the reason and the command to type.
-    let late = agent.curl(false, &["http://other.example.test/late"]);
+    let late = agent.curl(false, &["http://other.example.test/not-approved"]);
     for word in [
         "it was not approved within 2 s",
         &format!("agentbox approve {id} other.example.test:80"),
     ] {
         assert!(late.stdout.contains(word), "{word}: {late}");
     }
-    assert_eq!(arrived(&["/late"]), 0);
+    assert_eq!(arrived(&["/not-approved"]), 0);
     // For one connection only.
     agentbox(&["approve", "--once", &id, "other.example.test:80"]).ok();
     assert_eq!(

@@ -184,7 +184,7 @@ fn no_change_goes_beyond_the_ceiling() {
     let local = Agent::start(&docker, &[runtime()]);
     let free = Agent::start(&docker, &["--runtime=agentbox-unconfined"]);
     for (agent, why) in [
-        (&local, "its network.mode is local"),
+        (&local, "network.mode is local: begin it with a first host"),
         (&free, "it is unconfined"),
     ] {
         let refused = agentbox(&["update", &agent.id(), "--network-allow", "api.example.test"]);

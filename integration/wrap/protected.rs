@@ -201,12 +201,18 @@ fn f37_what_a_killed_run_left_is_moved_by_the_next_look() {
         }
         killed.kill().unwrap();
         killed.wait().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
         // The control: until then they are there.
         assert_eq!(left(&person.project), PLANTED, "{verb}");
-        let mut looked = person.sudo(&[verb]);
-        let looked = crate::command::run_for(Duration::from_secs(30), &mut looked);
-        assert_eq!(left(&person.project), [""; 0], "{verb}: {looked}");
-        assert!(looked.stderr.contains("moved "), "{looked}");
+        // Its processes end with it, which takes a moment on a busy machine. A look meanwhile leaves them.
+        let mut all = String::new();
+        while !left(&person.project).is_empty() {
+            assert!(Instant::now() < end, "{verb}: {all}");
+            let mut looked = person.sudo(&[verb]);
+            let looked = crate::command::run_for(Duration::from_secs(30), &mut looked);
+            all += &looked.to_string();
+        }
+        assert!(all.contains("moved "), "{all}");
     }
 }
 

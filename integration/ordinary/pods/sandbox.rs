@@ -17,7 +17,9 @@ pub(super) fn record(id: &str) -> Value {
 pub(super) fn kept(id: &str, file: &str) -> String {
     let entries = std::fs::read_dir("/run/agentbox/index").unwrap();
     let mut dirs = entries.map(|entry| entry.unwrap().path());
-    let own = dirs.find(|path| path.to_string_lossy().ends_with(&format!("-{id}")));
+    // The hash of its root, then its id.
+    let is_own = |name: &str| name.split_once('-').is_some_and(|(_, own)| own == id);
+    let own = dirs.find(|path| is_own(&path.file_name().unwrap().to_string_lossy()));
     std::fs::read_to_string(own.unwrap().join(file)).unwrap()
 }
 

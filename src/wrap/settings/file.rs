@@ -260,23 +260,13 @@ impl Settings {
                 }),
         );
         all.extend(walls.map(|walls| one("walls", walls.as_str())));
-        let set = self.set_fields();
-        let set = set.iter();
-        for (name, value) in set {
+        for (name, value) in &self.set_fields() {
             all.push(one(&format!("sets {name} to"), value));
-            let is_asked = *value == OnUnknown::Ask.to_string();
-            if name == Field::NetworkOnUnknown.as_str() && !is_asked {
-                all.push(UNASKED.to_owned());
-            }
+            all.extend(unasked(name, value));
         }
         all.extend(allow.iter().map(|host| one("lets be reached", host)));
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
-        all.extend(ask.map(|ask| match ask {
-            true => "asks at the terminal about connections to other hosts".to_owned(),
-            false => {
-                format!("denies connections to other hosts at once, and {UNASKED}")
-            }
-        }));
+        all.extend(ask.map(asks));
         let paths = [
             ("shows, read-only", read),
             ("lets be written", write),
@@ -286,11 +276,7 @@ impl Settings {
         for (text, paths) in paths {
             all.extend(paths.iter().map(|path| format!("{text}: {path:?}")));
         }
-        let names = unprotect.iter();
-        all.extend(names.map(|name| match name.as_str() {
-            "*" => "lets every file be written that your tools run later".to_owned(),
-            name => format!("lets a file be written that your tools run later: {name}"),
-        }));
+        all.extend(unprotect.iter().map(|name| unprotects(name.as_str())));
         all.extend(publish.iter().map(|port| format!("publishes: {port}")));
         let services = connect.iter();
         all.extend(services.map(|service| format!("lets this service be reached: {service}")));
@@ -319,6 +305,28 @@ fn kept_outside(secret: &NodeSecret) -> Option<String> {
     let source = secret.of_user()?;
     let name = &secret.name;
     Some(format!("keeps outside: secret {name}, from {source}"))
+}
+
+/// What `ask` does.
+fn asks(ask: bool) -> String {
+    match ask {
+        true => "asks at the terminal about connections to other hosts".to_owned(),
+        false => format!("denies connections to other hosts at once, and {UNASKED}"),
+    }
+}
+
+/// What a value of `network.on-unknown` does besides.
+fn unasked(name: &str, value: &str) -> Option<String> {
+    let asks = name != Field::NetworkOnUnknown.as_str() || value == OnUnknown::Ask.to_string();
+    (!asks).then(|| UNASKED.to_owned())
+}
+
+/// What a name under `unprotect` does.
+fn unprotects(name: &str) -> String {
+    match name {
+        "*" => "lets every file be written that your tools run later".to_owned(),
+        name => format!("lets a file be written that your tools run later: {name}"),
+    }
 }
 
 /// The value of `agent` in a file.
