@@ -179,10 +179,8 @@ fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String>) {
         } if options.iter().any(|option| option == "rw") => {
             let place = text::of(destination);
             // In a list a comma begins another path.
-            let typed = match place.contains(',') {
-                true => Field::FilesystemWrite.to_string(),
-                false => tool.adds(Field::FilesystemWrite, &[&place]),
-            };
+            let fits = Some(&*place).filter(|place| !place.contains(','));
+            let typed = tool.adds(Field::FilesystemWrite, &[fits.unwrap_or("PATH")]);
             (
                 "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
              \"Read-only file system\", without a line here",

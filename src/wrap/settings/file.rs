@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+use super::effects::{asks, kept_outside, unasked, unprotects};
 use crate::cli::{AGENTS, Walls};
 use crate::policy::{
     ConnectService, Field, FieldOption, NodeSecret, OnUnknown, ProtectedName, Publish, UserSecret,
@@ -14,9 +15,6 @@ use crate::policy::{
 use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
 use crate::wrap::caches::Caches;
-
-/// What a file does that lets nothing wait for the user.
-const UNASKED: &str = "lets keys of --ssh-agent sign without a question";
 
 /// The keys of a file. Each is an option of `wrap`.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -298,34 +296,6 @@ impl Settings {
         let summary = summary.iter();
         all.extend(summary.map(|path| format!("writes a summary to: {path:?}")));
         all
-    }
-}
-
-fn kept_outside(secret: &NodeSecret) -> Option<String> {
-    let source = secret.of_user()?;
-    let name = &secret.name;
-    Some(format!("keeps outside: secret {name}, from {source}"))
-}
-
-/// What `ask` does.
-fn asks(ask: bool) -> String {
-    match ask {
-        true => "asks at the terminal about connections to other hosts".to_owned(),
-        false => format!("denies connections to other hosts at once, and {UNASKED}"),
-    }
-}
-
-/// What a value of `network.on-unknown` does besides.
-fn unasked(name: &str, value: &str) -> Option<String> {
-    let asks = name != Field::NetworkOnUnknown.as_str() || value == OnUnknown::Ask.to_string();
-    (!asks).then(|| UNASKED.to_owned())
-}
-
-/// What a name under `unprotect` does.
-fn unprotects(name: &str) -> String {
-    match name {
-        "*" => "lets every file be written that your tools run later".to_owned(),
-        name => format!("lets a file be written that your tools run later: {name}"),
     }
 }
 

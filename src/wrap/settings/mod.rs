@@ -18,6 +18,7 @@
 //! | [`trust`] | which contents of which project files the user trusts |
 
 mod allowed;
+mod effects;
 mod file;
 mod of_person;
 pub mod own_dir;
