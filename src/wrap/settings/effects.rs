@@ -13,10 +13,10 @@ pub(super) fn kept_outside(secret: &NodeSecret) -> Option<String> {
 }
 
 /// What `ask` does.
-pub(super) fn asks(ask: bool) -> String {
-    match ask {
-        true => "asks at the terminal about connections to other hosts".to_owned(),
-        false => format!("denies connections to other hosts at once, and {UNASKED}"),
+pub(super) fn asks(on_unknown: OnUnknown) -> String {
+    match on_unknown {
+        OnUnknown::Ask => "asks at the terminal about connections to other hosts".to_owned(),
+        OnUnknown::Deny => format!("denies connections to other hosts at once, and {UNASKED}"),
     }
 }
 

@@ -207,12 +207,18 @@ impl Settings {
             let option = FieldOption::adding("unprotect", field, name.as_str());
             all.push(option.in_file("unprotect", file));
         }
-        if let Some(ask) = self.ask {
-            let value = if ask { OnUnknown::Ask } else { OnUnknown::Deny };
+        if let Some(value) = self.on_unknown() {
             let option = FieldOption::setting("ask", Field::NetworkOnUnknown, &value.to_string());
             all.push(option.in_file("ask", file));
         }
         Ok(all)
+    }
+
+    fn on_unknown(&self) -> Option<OnUnknown> {
+        self.ask.map(|ask| match ask {
+            true => OnUnknown::Ask,
+            false => OnUnknown::Deny,
+        })
     }
 
     /// The fields under `set`, each with its full name, and its value spelled as in an annotation.
@@ -229,7 +235,7 @@ impl Settings {
             agent,
             allow,
             deny,
-            ask,
+            ask: _,
             set: _,
             read,
             write,
@@ -264,7 +270,7 @@ impl Settings {
         }
         all.extend(allow.iter().map(|host| one("lets be reached", host)));
         all.extend(deny.iter().map(|host| one("lets never be reached", host)));
-        all.extend(ask.map(asks));
+        all.extend(self.on_unknown().map(asks));
         let paths = [
             ("shows, read-only", read),
             ("lets be written", write),
