@@ -49,7 +49,7 @@ release_binary() {
 }
 
 # cargo_release VERB ARGUMENTS...: builds the release. Messages of panics name files of libraries: their names must not depend
-# on the home directory, nor on where the libraries came from, so that one commit gives one binary on every machine.
+# on the home directory, nor on where the libraries came from, so that one commit gives one binary.
 cargo_release() {
     local verb=$1 target source flags=
     shift
