@@ -79,10 +79,22 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        // One that a failed test left may be of the whole root, whose files would be removed.
+        detach_below(&self.0);
         let gone = fs::remove_dir_all(&self.0);
         if !std::thread::panicking() {
             gone.unwrap();
         }
+    }
+}
+
+/// Detaches what is mounted below a directory, the last first.
+fn detach_below(directory: &Path) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let places = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let below = places.filter(|place| Path::new(place).starts_with(directory));
+    for place in below.collect::<Vec<_>>().into_iter().rev() {
+        assert_eq!(run("umount", &["--lazy", place]).code, 0, "{place}");
     }
 }
 

@@ -40,7 +40,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        run("umount", &[&self.0]).ok();
+        // Another test's process may be in it.
+        run("umount", &["--lazy", &self.0]).ok();
     }
 }
 
