@@ -29,6 +29,7 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::plan::time::ClockState;
 use crate::plan::{ExecTime, MOST_TIMED_EXECS, TimePlan};
+use crate::policy::Lifetime;
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::files::write_whole;
@@ -60,7 +61,6 @@ pub fn check(controllers: &Controllers) -> Result<(), ExecError> {
 /// One `exec` with a time limit, until its program runs. Dropping it removes the cgroup, if it is empty by then.
 pub(super) struct TimedExec<'a> {
     place: &'a ContainerPaths,
-    limit: ExecTime,
     record: ExecRecord,
     /// Whether the cgroup is v2's.
     unified: bool,
@@ -101,14 +101,12 @@ impl<'a> TimedExec<'a> {
             process: None,
             keeper: None,
             command: LoggedCommand::of(Vec::new(), 0, 0),
-            limit: limit.limit,
             plan: limit.of_one(),
         };
         // Before the cgroup, so that the next verb finds one whose maker was killed.
         record.save(place)?;
         let made = Self {
             place,
-            limit,
             record,
             unified,
             gate: StartGate::new()?,
@@ -179,7 +177,8 @@ impl<'a> TimedExec<'a> {
     ) -> Result<TimekeeperRecord, RuntimeError> {
         let plan: TimePlan = self.record.plan;
         let begun = timekeeper::now(plan.sleep);
-        let deadline = begun + Duration::from_secs(self.limit.limit.seconds().into());
+        let limit = plan.wall.lifetime().map_or(0, Lifetime::seconds);
+        let deadline = begun + Duration::from_secs(limit.into());
         let state = ClockState {
             deadline: clock::millis(deadline),
             cause: None,

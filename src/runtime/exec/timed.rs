@@ -2,6 +2,7 @@
 //! not, and that logs why it ended.
 
 use std::fs;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use super::time;
 use crate::audit::{Event, EventDetail, LoggedCommand, ProcessState, Verdict, WallName};
 use crate::plan::TimePlan;
 use crate::plan::time::EndCause;
-use crate::policy::{Field, Lifetime};
+use crate::policy::Field;
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::files::write_whole;
@@ -46,8 +47,6 @@ pub(super) struct ExecRecord {
     pub(super) keeper: Option<TimekeeperRecord>,
     /// For the log.
     pub(super) command: LoggedCommand,
-    /// For the log.
-    pub(super) limit: Lifetime,
     /// The limit.
     pub(super) plan: TimePlan,
 }
@@ -153,12 +152,16 @@ impl ExecRecord {
         log::warn!("a process of exec is ended: {}", words(cause));
         match time::members(&self.cgroup) {
             Ok(members) => {
-                use std::os::fd::AsFd;
                 let thawed = time::thawed().ok();
                 members.kill(thawed.as_ref().map(AsFd::as_fd));
             }
             Err(error) => log::warn!("{}", crate::log::chain(&error)),
         }
+        self.await_removal()
+    }
+
+    /// Waits briefly until its processes have left its cgroup, and removes it. True if it is gone.
+    fn await_removal(&self) -> bool {
         let end = Instant::now() + EMPTY_WITHIN;
         while !self.remove_cgroup() {
             if Instant::now() >= end {
@@ -176,14 +179,9 @@ impl ExecRecord {
 
     /// Removes what was made for a process that never ran, if it has left its cgroup by now.
     pub(super) fn remove_empty(&self, place: &ContainerPaths) {
-        let end = Instant::now() + EMPTY_WITHIN;
-        while !self.remove_cgroup() {
-            if Instant::now() >= end {
-                return;
-            }
-            std::thread::sleep(PAUSE);
+        if self.await_removal() {
+            self.forget(place);
         }
-        self.forget(place);
     }
 
     /// Removes its files, the record last: it names the others. The mark of the log goes after the cause, which it belongs to.
@@ -212,7 +210,7 @@ impl ExecRecord {
         Event {
             pid: self.process.map(|process| process.pid),
             cause: Some(Field::TimeExec.to_string().into()),
-            reason: Some(format!("{}: {}", words(cause), self.limit).into()),
+            reason: Some(format!("{}: {}", words(cause), self.plan.wall).into()),
             ..Event::new(WallName::Life, Verdict::Ended, what)
         }
     }
