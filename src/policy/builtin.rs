@@ -2,25 +2,38 @@
 
 use crate::data::{BuiltinTable, table};
 
-/// Name and text of each, tightest first; `ci` is `standard` with other writable files.
-pub const BUILTIN: [(&str, &str); 4] = [
-    ("strict", include_str!("../../policies/strict.toml")),
-    ("standard", include_str!("../../policies/standard.toml")),
-    ("ci", include_str!("../../policies/ci.toml")),
-    ("permissive", include_str!("../../policies/permissive.toml")),
-];
+/// A policy that is built in.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltinPolicy {
+    /// Its name.
+    pub name: &'static str,
+    /// Its text, with the comments.
+    pub(super) text: &'static str,
+    /// The same, as every start reads it.
+    pub(super) table: BuiltinTable,
+}
 
-/// The same, as every start reads them.
-const TABLES: [(&str, BuiltinTable); 4] = [
-    ("strict", table!("strict")),
-    ("standard", table!("standard")),
-    ("ci", table!("ci")),
-    ("permissive", table!("permissive")),
+macro_rules! builtin {
+    ($name:literal) => {
+        BuiltinPolicy {
+            name: $name,
+            text: include_str!(concat!("../../policies/", $name, ".toml")),
+            table: table!($name),
+        }
+    };
+}
+
+/// All, tightest first; `ci` is `standard` with other writable files.
+pub const BUILTIN: [BuiltinPolicy; 4] = [
+    builtin!("strict"),
+    builtin!("standard"),
+    builtin!("ci"),
+    builtin!("permissive"),
 ];
 
 /// Whether a built-in policy has this name.
 pub fn is_builtin(name: &str) -> bool {
-    text(name).is_some()
+    policy(name).is_some()
 }
 
 /// Applies if nothing chooses a policy.
@@ -29,16 +42,12 @@ pub(super) const DEFAULT: &str = "standard";
 /// The ceiling if the node's file names none.
 pub(super) const CEILING: &str = "permissive";
 
-/// The table of a built-in policy.
-pub(super) fn table(name: &str) -> Option<BuiltinTable> {
-    let found = TABLES.iter().find(|(builtin, _)| *builtin == name);
-    found.map(|(_, table)| *table)
+/// The built-in policy of this name.
+pub(super) fn policy(name: &str) -> Option<BuiltinPolicy> {
+    BUILTIN.into_iter().find(|builtin| builtin.name == name)
 }
 
 /// The text of a built-in policy.
 pub(super) fn text(name: &str) -> Option<&'static str> {
-    BUILTIN
-        .iter()
-        .find(|(builtin, _)| *builtin == name)
-        .map(|(_, text)| *text)
+    policy(name).map(|builtin| builtin.text)
 }

@@ -101,11 +101,14 @@ impl<'a> Library<'a> {
         let top = source.clone();
         loop {
             let builtin = match &source {
-                PolicyText::Builtin(name) => builtin::table(name.as_str()),
+                PolicyText::Builtin(name) => builtin::policy(name.as_str()),
                 _ => None,
             };
             let mut file: PolicyFile = match builtin {
-                Some(table) => table.read().expect("a test reads the built-in policies"),
+                Some(builtin) => {
+                    let file = builtin.table.read();
+                    file.expect("a test reads the built-in policies")
+                }
                 None => parse(&source, text)?,
             };
             let base = file.base.take();
@@ -152,8 +155,8 @@ impl<'a> Library<'a> {
         let files = self.files.keys().map(String::as_str);
         BUILTIN
             .iter()
-            .map(|(name, _)| *name)
-            .chain(files.filter(|file| builtin::text(file).is_none()))
+            .map(|builtin| builtin.name)
+            .chain(files.filter(|file| !builtin::is_builtin(file)))
             .collect()
     }
 

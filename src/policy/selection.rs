@@ -191,7 +191,7 @@ impl Origin {
     pub fn is_builtins(words: &str) -> bool {
         let mut names = super::BUILTIN
             .iter()
-            .filter_map(|(name, _)| name.parse().ok());
+            .filter_map(|builtin| builtin.name.parse().ok());
         names.any(|name| Self::Builtin(name).to_string() == words)
     }
 }
