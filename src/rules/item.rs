@@ -47,6 +47,11 @@ impl RuleItem {
 }
 
 impl EgressRule {
+    /// Whether it can stand in a list of rules that a user types; see [`RequestRule::fits_a_list`].
+    pub fn fits_a_list(&self) -> bool {
+        self.request().is_none_or(RequestRule::fits_a_list)
+    }
+
     /// The rule, if it is a connection rule.
     pub fn connection(&self) -> Option<&NetworkRule> {
         match self {

@@ -261,11 +261,8 @@ impl RequestRefusal {
             Some(expired) => Some(expired.rule.clone()),
             None => asked.rule().map(EgressRule::Request),
         };
-        let fits_a_list = |rule: &EgressRule| match rule {
-            EgressRule::Request(rule) => rule.fits_a_list(),
-            EgressRule::Connection(_) => true,
-        };
-        let missing = missing.filter(fits_a_list).map(|rule| rule.to_string());
+        let missing = missing.filter(EgressRule::fits_a_list);
+        let missing = missing.map(|rule| rule.to_string());
         Self {
             missing: missing.filter(|rule| rule.len() <= PlainText::LONGEST),
             ..Self::new(
