@@ -527,18 +527,23 @@ fn direct_an_idle_container_is_explained_and_ended_by_a_verb() {
     assert!(refused.failed().contains("time.idle"));
 }
 
+/// A file of the node that lets the policy `lab` leave out the pid namespace.
+fn without_pid_namespaces(files: &NodeDir) -> String {
+    files.file("policies/lab.toml", "base = \"permissive\"\n");
+    let text = format!(
+        "ceiling = \"lab\"\npolicy-dir = \"{}\"\n[allow]\nnamespaces = [\"pid\"]\n",
+        files.policies()
+    );
+    files.file("config.toml", &text)
+}
+
 /// A container in the node's pid namespace: its first process does not take the others with it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_a_limit_ends_what_outlives_the_first_process() {
     let node = Node::new();
     let files = NodeDir::new();
-    files.file("policies/lab.toml", "base = \"permissive\"\n");
-    let text = format!(
-        "ceiling = \"lab\"\npolicy-dir = \"{}\"\n[allow]\nnamespaces = [\"pid\"]\n",
-        files.policies()
-    );
-    let config = files.file("config.toml", &text);
+    let config = without_pid_namespaces(&files);
     let options = ["--config", config.as_str(), "--policy", "lab"];
     // The timekeeper may have 1,024 open files.
     const MANY: u32 = 1100;

@@ -238,12 +238,7 @@ fn time_exec_is_refused_where_it_cannot_be_kept() {
 fn p02_direct_the_containers_limit_ends_what_a_timed_exec_has_started() {
     let node = Node::new();
     let files = NodeDir::new();
-    files.file("policies/lab.toml", "base = \"permissive\"\n");
-    let text = format!(
-        "ceiling = \"lab\"\npolicy-dir = \"{}\"\n[allow]\nnamespaces = [\"pid\"]\n",
-        files.policies()
-    );
-    let config = files.file("config.toml", &text);
+    let config = without_pid_namespaces(&files);
     let mut spec = node.config(&["sleep", "300"]);
     let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
     namespaces.retain(|one| one["type"] != "pid");

@@ -8,6 +8,9 @@ use std::time::Duration;
 use crate::command::{Finished, run, run_for};
 use crate::direct::program;
 
+/// Variables with which git needs no settings of the account's, and stops at the first error.
+pub const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
+
 pub struct Account {
     pub name: String,
     pub uid: u32,

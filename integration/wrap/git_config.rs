@@ -1,10 +1,8 @@
 //! F37: `.git/config` is read-only under `strict`. Ordinary git works, and the verbs that write settings say why not.
 
-use super::account::Account;
+use super::account::{Account, GIT};
 use crate::command::Finished;
 use crate::docker::Docker;
-
-const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; ";
 
 /// The settings of a repository, of one in it, of a submodule, of a bare repository and of a second work tree.
 const SETTINGS: [&str; 5] = [

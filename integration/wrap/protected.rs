@@ -5,11 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use super::account::Account;
+use super::account::{Account, GIT};
 use crate::command::Finished;
 use crate::docker::{Docker, Policy};
-
-const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
 
 /// Files that exist at the start, below the project's top.
 const THERE: [&str; 9] = [

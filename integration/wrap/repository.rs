@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use super::account::Account;
+use super::account::{Account, GIT};
 use crate::command::{Finished, run_for};
 use crate::docker::Docker;
 
 const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
-const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a; set -e; ";
 
 /// `wrap` below a directory of the user's home.
 fn wrap_in(person: &Account, directory: &str, policy: &str, script: &str) -> Finished {
