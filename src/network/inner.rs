@@ -151,7 +151,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     }
     netns::unshare_net().map_err(NetworkError::step("unshare the network"))?;
     let families = families(procfs.as_fd())?;
-    let lo = configure_loopback(*mode, families)?;
+    configure_loopback(*mode, families)?;
     // After the addresses: engines set `net.ipv6.conf.all.disable_ipv6=1`.
     for sysctl in sysctls.iter().filter(|sysctl| !sysctl.is_fixed()) {
         sysctl.apply(procfs.as_fd())?;
@@ -177,7 +177,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     let counters = counters(procfs.as_fd(), families);
     let taps = match mode {
         InnerMode::Loopback => Vec::new(),
-        InnerMode::AnyIp => super::refused::taps(lo, families),
+        InnerMode::AnyIp => super::refused::taps(families),
     };
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
@@ -236,8 +236,7 @@ fn families(procfs: BorrowedFd<'_>) -> Result<Families, NetworkError> {
     }
 }
 
-/// Returns the number of `lo`.
-fn configure_loopback(mode: InnerMode, families: Families) -> Result<u32, NetworkError> {
+fn configure_loopback(mode: InnerMode, families: Families) -> Result<(), NetworkError> {
     let mut route = RouteSocket::open().map_err(NetworkError::step("open a routing socket"))?;
     let links = route
         .links()
@@ -249,7 +248,7 @@ fn configure_loopback(mode: InnerMode, families: Families) -> Result<u32, Networ
         .set_up(lo.index)
         .map_err(NetworkError::step("set lo up"))?;
     match mode {
-        InnerMode::Loopback => return Ok(lo.index),
+        InnerMode::Loopback => return Ok(()),
         InnerMode::AnyIp => {}
     }
     // With the wall all traffic of the workload crosses this link once more; larger packets make that cheaper. A kernel
@@ -267,7 +266,7 @@ fn configure_loopback(mode: InnerMode, families: Families) -> Result<u32, Networ
             .add_local_default(lo.index, source)
             .map_err(NetworkError::step("add the local default route"))?;
     }
-    Ok(lo.index)
+    Ok(())
 }
 
 /// A new, unmounted instance of a file system, opened at its root.

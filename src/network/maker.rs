@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::inner::{self, InnerConfig, InnerNamespace};
+use super::refused::TAPS;
 use super::{ListenPorts, Listeners, NetworkError};
 use crate::egress::names::Families;
 use crate::sys::{process, socket};
@@ -152,9 +153,9 @@ fn decode(
                 [1, ..] => Families::Both,
                 _ => Families::V4,
             };
-            // One for each family, or none.
-            let [counters, taps] = [1, 2].map(|at| match words.get(at) {
-                Some(1) => families.count(),
+            // For each family, or none.
+            let [counters, taps] = [(1, 1), (2, TAPS)].map(|(at, each)| match words.get(at) {
+                Some(1) => each * families.count(),
                 _ => 0,
             });
             // A missing listener would be a port without an answer.
@@ -220,8 +221,8 @@ mod tests {
         assert!(made.listeners.is_none() && made.dialers.len() == 2);
         let made = decode(&counting, fds(6), None, 1).unwrap();
         assert_eq!((made.dialers.len(), made.counters.len()), (2, 2));
-        let made = decode(&hearing, fds(6), None, 0).unwrap();
-        assert_eq!((made.counters.len(), made.taps.len()), (2, 2));
+        let made = decode(&hearing, fds(8), None, 0).unwrap();
+        assert_eq!((made.counters.len(), made.taps.len()), (2, 4));
         for (bytes, count, listen) in [
             (&counting[..], 3, None),
             (&hearing, 5, None),

@@ -8,15 +8,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use rustix::net::AddressFamily;
+
 use crate::egress::names::Families;
-use crate::sys::packet::{self, FilterInstruction};
+use crate::sys::raw_socket::{self, FilterInstruction};
 
 /// As much of a packet as is looked at: two IP headers with options, and ports.
 pub const LONGEST: usize = 256;
-
-/// linux/if_ether.h.
-const ETH_P_IP: u16 = 0x0800;
-const ETH_P_IPV6: u16 = 0x86dd;
 
 /// linux/filter.h: what the instructions below do.
 const LOAD: u16 = 0x20; // A = four bytes at k
@@ -60,48 +58,65 @@ const fn equal(value: u32, skip_if: u8, skip_else: u8) -> FilterInstruction {
     }
 }
 
+/// What the network header is reached by, whatever a packet begins with (SKF_NET_OFF).
+const NETWORK_HEADER: u32 = 0xfff0_0000;
+
 /// Answers from the loopback network are left out: programs try their own ports.
-const FILTER_V4: [FilterInstruction; 16] = [
-    plain(LOAD_BYTE, 9),
-    equal(TCP as u32, 0, 6),
+const RESETS_V4: [FilterInstruction; 10] = [
     plain(HEADER_LENGTH, 0),
     plain(LOAD_BYTE_AT, 13),
     plain(AND, FLAGS),
-    equal(RESET, 0, 9),
+    equal(RESET, 0, 4),
     plain(LOAD_AT, 4),
-    equal(0, 4, 7),
-    equal(ICMP as u32, 0, 6),
-    plain(HEADER_LENGTH, 0),
-    plain(LOAD_HALF_AT, 0),
-    equal(PORT_UNREACHABLE as u32, 0, 3),
+    equal(0, 0, 2),
     plain(LOAD_BYTE, 12),
-    equal(127, 1, 0),
-    plain(RETURN, LONGEST as u32),
+    equal(127, 0, 1),
     plain(RETURN, 0),
+    plain(RETURN, LONGEST as u32),
 ];
 
-/// The same, without ::1. IPv6 options of the workload are in no answer's own header.
-const FILTER_V6: [FilterInstruction; 20] = [
-    plain(LOAD_BYTE, 6),
-    equal(TCP as u32, 0, 5),
-    plain(LOAD_BYTE, 40 + 13),
-    plain(AND, FLAGS),
-    equal(RESET, 0, 14),
-    plain(LOAD, 40 + 4),
-    equal(0, 3, 12),
-    equal(ICMP6 as u32, 0, 11),
-    plain(LOAD_HALF, 40),
-    equal(PORT_UNREACHABLE_6 as u32, 0, 9),
-    plain(LOAD, 8),
-    equal(0, 0, 6),
-    plain(LOAD, 12),
-    equal(0, 0, 4),
-    plain(LOAD, 16),
-    equal(0, 0, 2),
-    plain(LOAD, 20),
-    equal(1, 1, 0),
-    plain(RETURN, LONGEST as u32),
+const UNREACHABLE_V4: [FilterInstruction; 7] = [
+    plain(HEADER_LENGTH, 0),
+    plain(LOAD_HALF_AT, 0),
+    equal(PORT_UNREACHABLE as u32, 0, 2),
+    plain(LOAD_BYTE, 12),
+    equal(127, 0, 1),
     plain(RETURN, 0),
+    plain(RETURN, LONGEST as u32),
+];
+
+/// The same, without ::1. A packet begins with the protocol's own header here, and the network header is looked back at.
+const RESETS_V6: [FilterInstruction; 15] = [
+    plain(LOAD_BYTE, 13),
+    plain(AND, FLAGS),
+    equal(RESET, 0, 10),
+    plain(LOAD, 4),
+    equal(0, 0, 8),
+    plain(LOAD, NETWORK_HEADER + 8),
+    equal(0, 0, 7),
+    plain(LOAD, NETWORK_HEADER + 12),
+    equal(0, 0, 5),
+    plain(LOAD, NETWORK_HEADER + 16),
+    equal(0, 0, 3),
+    plain(LOAD, NETWORK_HEADER + 20),
+    equal(1, 0, 1),
+    plain(RETURN, 0),
+    plain(RETURN, LONGEST as u32),
+];
+
+const UNREACHABLE_V6: [FilterInstruction; 12] = [
+    plain(LOAD_HALF, 0),
+    equal(PORT_UNREACHABLE_6 as u32, 0, 8),
+    plain(LOAD, NETWORK_HEADER + 8),
+    equal(0, 0, 7),
+    plain(LOAD, NETWORK_HEADER + 12),
+    equal(0, 0, 5),
+    plain(LOAD, NETWORK_HEADER + 16),
+    equal(0, 0, 3),
+    plain(LOAD, NETWORK_HEADER + 20),
+    equal(1, 0, 1),
+    plain(RETURN, 0),
+    plain(RETURN, LONGEST as u32),
 ];
 
 /// A transport whose ports are told apart.
@@ -124,14 +139,18 @@ pub struct RefusedAttempt {
     pub from: SocketAddr,
 }
 
-/// Sockets that hear of such attempts on the interface `lo` of the calling thread's namespace, one for each family. None where this
-/// kernel has no packet sockets: then they are only counted.
-pub(super) fn taps(lo: u32, families: Families) -> Vec<OwnedFd> {
-    let v4 = (ETH_P_IP, &FILTER_V4[..]);
-    let v6 = families.has_v6().then_some((ETH_P_IPV6, &FILTER_V6[..]));
-    let opened = std::iter::once(v4)
-        .chain(v6)
-        .map(|(protocol, filter)| packet::tap(protocol, lo, filter));
+/// How many sockets [`taps`] opens for each family.
+pub(super) const TAPS: usize = 2;
+
+/// Sockets that hear of such attempts in the calling thread's namespace. None if the kernel refuses one: then attempts are only
+/// counted.
+pub(super) fn taps(families: Families) -> Vec<OwnedFd> {
+    let v4 = [(TCP, &RESETS_V4[..]), (ICMP, &UNREACHABLE_V4[..])];
+    let v6 = [(TCP, &RESETS_V6[..]), (ICMP6, &UNREACHABLE_V6[..])];
+    let opened = std::iter::once((AddressFamily::INET, v4))
+        .chain(families.has_v6().then_some((AddressFamily::INET6, v6)))
+        .flat_map(|(family, both)| both.map(|(protocol, filter)| (family, protocol, filter)))
+        .map(|(family, protocol, filter)| raw_socket::tap(family, protocol, filter));
     // All or none: one alone would hear half.
     opened.collect::<io::Result<Vec<_>>>().unwrap_or_default()
 }
@@ -271,11 +290,15 @@ mod tests {
         [&[kind, code, 0, 0, 0, 0, 0, 0], inner].concat()
     }
 
-    /// What the kernel makes of a filter (linux/filter.h); `false` where it reads behind the end.
-    fn passes(filter: &[FilterInstruction], packet: &[u8]) -> bool {
+    /// What the kernel makes of a filter (linux/filter.h); `false` where it reads behind the end. The filter's packet begins after
+    /// `header` bytes.
+    fn passes(filter: &[FilterInstruction], packet: &[u8], header: usize) -> bool {
         let (mut a, mut x, mut at) = (0_u32, 0_u32, 0);
         let bytes = |from: u32, count: usize| {
-            let from = from as usize;
+            let from = match from.checked_sub(NETWORK_HEADER) {
+                Some(back) => back as usize,
+                None => header + from as usize,
+            };
             let all = packet.get(from..from + count)?;
             Some(all.iter().fold(0, |n, byte| n << 8 | u32::from(*byte)))
         };
@@ -313,12 +336,18 @@ mod tests {
         }
     }
 
+    /// By the socket of the packet's protocol, if there is one.
     fn heard(packet: &[u8]) -> Option<RefusedAttempt> {
-        let filter = match packet[0] >> 4 {
-            4 => &FILTER_V4[..],
-            _ => &FILTER_V6[..],
+        let (filter, header) = match (packet[0] >> 4, packet[9], packet[6]) {
+            (4, TCP, _) => (&RESETS_V4[..], 0),
+            (4, ICMP, _) => (&UNREACHABLE_V4[..], 0),
+            (6, _, TCP) => (&RESETS_V6[..], 40),
+            (6, _, ICMP6) => (&UNREACHABLE_V6[..], 40),
+            _ => return None,
         };
-        passes(filter, packet).then(|| read(packet)).flatten()
+        passes(filter, packet, header)
+            .then(|| read(packet))
+            .flatten()
     }
 
     fn attempt(by: Transport, to: &str, from: &str) -> Option<RefusedAttempt> {

@@ -5,10 +5,9 @@
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 
-use rustix::net::RecvFlags;
 use tokio::task::{spawn_local, yield_now};
 
 use super::super::counts::HeardAttempts;
@@ -21,6 +20,7 @@ use crate::egress::own::is_own;
 use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
 use crate::rules::Decision;
 use crate::sys::event::ReadableFd;
+use crate::sys::raw_socket::RawSocket;
 
 /// Attempts in one turn: the network is served between turns.
 const MOST: usize = 64;
@@ -30,12 +30,17 @@ const LAST_TURNS: usize = 64;
 /// The sockets that hear of attempts.
 #[derive(Debug)]
 pub(super) struct Taps {
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<RawSocket>,
     heard: Cell<HeardAttempts>,
 }
 
 /// Hears attempts until the sidecar ends.
 pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
+    let sockets: io::Result<Vec<_>> = sockets.into_iter().map(RawSocket::new).collect();
+    let sockets = sockets.unwrap_or_else(|error| {
+        eprintln!("agentbox-sidecar: attempts by address are only counted: {error}");
+        Vec::new()
+    });
     let taps = Rc::new(Taps {
         sockets,
         heard: Cell::default(),
@@ -55,7 +60,7 @@ pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
 impl Taps {
     async fn hear(&self, wall: &Wall, place: usize) -> io::Result<()> {
         let socket = &self.sockets[place];
-        let watched = ReadableFd::new(socket.try_clone()?)?;
+        let watched = ReadableFd::new(socket.as_fd().try_clone_to_owned()?)?;
         loop {
             watched.wait().await?;
             while self.turn(wall, socket) == MOST {
@@ -74,12 +79,13 @@ impl Taps {
     }
 
     /// Hears at most [`MOST`] attempts; returns how many.
-    fn turn(&self, wall: &Wall, socket: &OwnedFd) -> usize {
+    fn turn(&self, wall: &Wall, socket: &RawSocket) -> usize {
         let mut packet = [0; LONGEST];
         for count in 0..MOST {
-            let heard = rustix::net::recv(socket, &mut packet[..], RecvFlags::DONTWAIT);
-            let Ok((_, length)) = heard else { return count };
-            let attempt = refused::read(&packet[..length.min(LONGEST)]);
+            let Ok(length) = socket.receive(&mut packet) else {
+                return count;
+            };
+            let attempt = refused::read(&packet[..length]);
             if let Some(attempt) = attempt.filter(|attempt| wall.note_attempt(*attempt)) {
                 self.count(attempt);
             }
