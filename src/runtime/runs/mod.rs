@@ -163,7 +163,8 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Writes its first lines and its record, or removes it again.
+    /// Writes its first lines, or removes it again. The record follows when the container is complete: ext4 writes a file to the disk at
+    /// once if it replaces another (`auto_da_alloc`, ext4(5)).
     fn begun(self, place: &ContainerPaths, first: &RunStart<'_>) -> Result<Self, String> {
         let files = || {
             self.begin_log(first)
@@ -172,8 +173,7 @@ impl RunDir {
             for name in first.others() {
                 self.open(name).map_err(|error| crate::log::chain(&error))?;
             }
-            let saved = first.record.save(&self.dir);
-            saved.map_err(|error| crate::log::chain(&error))
+            Ok(())
         };
         let Err(why) = files() else { return Ok(self) };
         let link = place.dir().join(LINK);
