@@ -46,6 +46,11 @@ pub fn profile(person: &Person, home: &Path, agent: &AgentData) -> Option<String
 
 fn all(person: &Person) -> Vec<OutsideDir> {
     let homes: Vec<_> = places::homes(person).collect();
+    in_homes(person, &homes)
+}
+
+/// Those that variables name, and the usual ones of these homes.
+fn in_homes(person: &Person, homes: &[PathBuf]) -> Vec<OutsideDir> {
     let mut found = Vec::new();
     for directory in AgentData::all().flat_map(|(_, agent)| &agent.directories) {
         let named = named_by(person, directory).map(|path| (path, directory.variable.clone()));
@@ -127,8 +132,7 @@ pub fn within(person: &Person, written: &[PathBuf]) -> Vec<HiddenDir> {
 
 /// Logins in directories that variables name. Those of usual names are hidden wherever they lie.
 pub fn logins(person: &Person) -> Vec<PathBuf> {
-    let named = all(person).into_iter().filter(|own| own.variable.is_some());
-    let logins = named.flat_map(|own| {
+    let logins = in_homes(person, &[]).into_iter().flat_map(|own| {
         let path = own.path;
         own.login.into_iter().map(move |name| path.join(name))
     });

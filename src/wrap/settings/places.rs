@@ -27,9 +27,11 @@ pub fn home(person: &Person) -> Option<PathBuf> {
     own_variable(person, "HOME").or_else(|| person.home())
 }
 
-/// The homes of the user, without links: HOME's, and that of passwd(5).
+/// The homes of the user, without links: HOME's, and that of passwd(5) if it is another.
 pub fn homes(person: &Person) -> impl Iterator<Item = PathBuf> {
-    let homes = home(person).into_iter().chain(person.home());
+    let (own, account) = (home(person), person.home());
+    let account = account.filter(|account| own.as_ref() != Some(account));
+    let homes = own.into_iter().chain(account);
     homes.filter_map(|home| home.canonicalize().ok())
 }
 
