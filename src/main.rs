@@ -22,9 +22,9 @@ fn main() -> ExitCode {
     }
     if std::env::args_os()
         .nth(1)
-        .is_some_and(|verb| verb == "ssh-relay")
+        .is_some_and(|verb| verb == "user-relay")
     {
-        return sidecar::ssh_relay::main();
+        return sidecar::user_relay::main();
     }
     if std::env::args_os()
         .nth(1)

@@ -43,6 +43,7 @@ pub mod start;
 pub mod state;
 pub mod status;
 pub mod unprivileged;
+pub mod user_relay;
 
 pub use crate::enforce::report::{FailureKind, FailureReport};
 pub use error::RuntimeError;

@@ -1,25 +1,20 @@
-//! The relay to the SSH agent of `wrap`'s user: its socket for the workload, its log, its start.
+//! The relay to the SSH agent of `wrap`'s user: its keys, and the line for questions.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 
-use rustix::fs::{Mode, OFlags};
-
-use crate::audit;
 use crate::egress::ssh::key::ListedKey;
 use crate::plan::NetworkPlan;
 use crate::plan::signing::SSH_SOCKET;
 use crate::policy::SshFingerprint;
 use crate::runtime::RuntimeError;
-use crate::runtime::network::{control, shown};
-use crate::runtime::runs::{self, RunDir};
-use crate::runtime::state::identity;
+use crate::runtime::network::shown;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
-use crate::sidecar::ssh_relay::{self, QuestionLine, SshRelay, SshRelayConfig};
+use crate::runtime::user_relay;
+use crate::sidecar::user_relay::{QuestionLine, RelayWork, UserRelay};
+use crate::sys::user_namespace::Ids;
 
 /// The SSH agent of `wrap`'s user.
 #[derive(Debug)]
@@ -40,7 +35,7 @@ pub struct UserAgent {
 #[derive(Debug)]
 pub struct Signer {
     /// It ends when this is dropped.
-    pub relay: SshRelay,
+    pub relay: UserRelay,
     /// The user's end of the line. If this is dropped, the relay asks nobody and nothing signs.
     pub questions: Option<UnixStream>,
 }
@@ -64,30 +59,22 @@ pub fn begin(
         .keys
         .iter()
         .filter(|key| plan.keys.contains(&key.shown));
-    let listener = listen(place, agent)?;
-    let journal = RunDir::of(place).open(audit::SSH)?;
-    let pid = rustix::process::Pid::from_raw(init.pid).ok_or(RuntimeError::NotRunning)?;
-    let init = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())
-        .map_err(RuntimeError::io("open the container's process"))?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let exe = rustix::fs::open("/proc/self/exe", flags, Mode::empty())
-        .map_err(RuntimeError::io("open the runtime's own file"))?;
-    let config = SshRelayConfig {
+    let ids = Ids {
         uid: agent.uid,
         gid: agent.gid,
+    };
+    let listener = user_relay::listen(&shown::directory(&place.dir()), SSH_SOCKET, ids)?;
+    let work = RelayWork::Sign {
         keys: listed.copied().collect(),
-        context: runs::context(record, identity::of(record)),
         agent: agent.socket.as_fd(),
         listener: listener.as_fd(),
-        journal: journal.as_fd(),
-        init: init.as_fd(),
         questions: line.as_ref().map(|line| QuestionLine {
             socket: line.relays.as_fd(),
             seconds: line.seconds,
         }),
     };
     Ok(Some(Signer {
-        relay: ssh_relay::start(config, exe.as_fd())?,
+        relay: user_relay::start(place, record, init, ids, work)?,
         questions: line.map(|line| line.users),
     }))
 }
@@ -114,17 +101,4 @@ fn line(network: &NetworkPlan) -> Result<Option<Line>, RuntimeError> {
         relays,
         seconds,
     }))
-}
-
-/// Makes the socket in the directory that the container sees. Only the agent's user may connect, whom the workload runs as.
-fn listen(place: &ContainerPaths, agent: &UserAgent) -> Result<UnixListener, RuntimeError> {
-    let dir = shown::directory(&place.dir());
-    let made = control::short(&dir, SSH_SOCKET, |path| {
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
-        chown(path, Some(agent.uid), Some(agent.gid))?;
-        listener.set_nonblocking(true)?;
-        std::io::Result::Ok(listener)
-    });
-    made?.map_err(RuntimeError::io(format!("listen in {dir:?}")))
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sidecar::account::{Account, Identity};
 use crate::sidecar::protocol::Duty;
-use crate::sidecar::root::replace_root;
+use crate::sidecar::root::{RootContent, replace_root};
 use crate::sys::{kernel, netns, process, seccomp};
 
 /// Capabilities are numbered below this (`kernel_cap_t` has 64 bits).
@@ -79,16 +79,16 @@ impl ConfineError {
 
 /// Hides the node's files and sets the limits, while it still has the right.
 pub(super) fn hide(limits: SidecarRlimits) -> Result<(), ConfineError> {
-    replace_root(None)?;
+    replace_root(RootContent::Nothing)?;
     limit(limits)
 }
 
-/// The same, but for one socket of the node, a detached mount: it is [`SOCKET`](super::root::SOCKET) then.
+/// The same, but for what a relay dials.
 pub(super) fn hide_all_but(
-    socket: BorrowedFd<'_>,
+    content: RootContent<'_>,
     limits: SidecarRlimits,
 ) -> Result<(), ConfineError> {
-    replace_root(Some(socket))?;
+    replace_root(content)?;
     limit(limits)
 }
 
@@ -200,7 +200,7 @@ fn change_identity(identity: Identity) -> Result<(), ConfineError> {
     set_thread_res_uid(uid, uid, uid).map_err(ConfineError::step("set the uid"))
 }
 
-/// The same for a process that may still connect to the only socket of its root.
+/// The same for a process that may still connect to the sockets of its root.
 pub(super) fn drop_all_but_socket(identity: Identity) -> Result<u32, ConfineError> {
     become_somebody(identity, no_capabilities())?;
     restrict_to(

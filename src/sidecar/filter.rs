@@ -106,8 +106,7 @@ const READ: &[libc::c_long] = &[
     libc::SYS_clock_nanosleep,
 ];
 
-/// For the relay to the user's SSH agent, besides the reader's calls: it accepts, connects to the one socket of its
-/// root. It also reserves room for its log.
+/// For a relay of the user's, besides the reader's calls: it accepts, and connects to the sockets of its root. It also reserves room for its log.
 const RELAY: &[libc::c_long] = &[libc::SYS_accept4, libc::SYS_connect, libc::SYS_getsockopt];
 
 /// Compiles the reader's filter.
@@ -115,8 +114,8 @@ pub(super) fn of_reader() -> Result<BpfProgram, BackendError> {
     assemble(reading(&[])?)
 }
 
-/// Compiles the filter of the relay to the user's SSH agent.
-pub(super) fn of_ssh_relay() -> Result<BpfProgram, BackendError> {
+/// Compiles the filter of a relay of the user's.
+pub(super) fn of_user_relay() -> Result<BpfProgram, BackendError> {
     let mut rules = reading(RELAY)?;
     rules.insert(libc::SYS_socket, vec![equal(0, libc::AF_UNIX)?]);
     // Other modes erase what is in the file, and a long reservation, or many behind one another, fill the disk.
@@ -455,26 +454,26 @@ mod tests {
             erase_or_fill(FallocateFlags::KEEP_SIZE, MOST_BYTES + 1, 4096);
         }),
         ("the relay opens", || {
-            load(super::of_ssh_relay().unwrap());
+            load(super::of_user_relay().unwrap());
             drop(std::fs::File::open("/dev/null"));
         }),
         ("the relay's socket of the network", || {
-            load(super::of_ssh_relay().unwrap());
+            load(super::of_user_relay().unwrap());
             drop(std::net::UdpSocket::bind("127.0.0.1:0"));
         }),
         ("the relay binds", || {
-            load(super::of_ssh_relay().unwrap());
+            load(super::of_user_relay().unwrap());
             drop(std::os::unix::net::UnixListener::bind("/nonexistent/x"));
         }),
         ("the relay clones", || {
-            load(super::of_ssh_relay().unwrap());
+            load(super::of_user_relay().unwrap());
             drop(std::thread::Builder::new().spawn(|| ()));
         }),
     ];
 
     fn erase_or_fill(mode: FallocateFlags, at: u64, length: u64) {
         let log = rustix::fs::memfd_create("log", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-        load(super::of_ssh_relay().unwrap());
+        load(super::of_user_relay().unwrap());
         let _killed = rustix::fs::fallocate(&log, mode, at, length);
     }
 
@@ -592,7 +591,7 @@ mod tests {
         let lives: Case = ("the relay's loop", || {
             let flags = rustix::fs::MemfdFlags::CLOEXEC;
             let log = rustix::fs::memfd_create("log", flags).unwrap();
-            load(super::of_ssh_relay().unwrap());
+            load(super::of_user_relay().unwrap());
             let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
             assert!(rustix::fs::fallocate(&log, keep, 0, 4096).is_ok());
             assert!(std::os::unix::net::UnixStream::connect("/nonexistent/x").is_err());
@@ -637,7 +636,7 @@ mod tests {
         let all = [Duty::Wait, Duty::Refuse, Duty::Serve].map(super::compile);
         for program in all
             .into_iter()
-            .chain([super::of_reader(), super::of_ssh_relay()])
+            .chain([super::of_reader(), super::of_user_relay()])
             .chain([super::of_timekeeper(MembersKind::Kill, &None)])
         {
             let program = program.unwrap();

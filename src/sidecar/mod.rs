@@ -15,7 +15,7 @@
 //!
 //! If the policy has request rules, the sidecar has a child that reads the requests, the [`reader`].
 //!
-//! If the user of `wrap` lets the workload sign, a relay to the user's SSH agent runs beside it, the [`ssh_relay`].
+//! If the user of `wrap` lets the workload sign, a relay to the user's SSH agent runs beside it, a [`user_relay`].
 //!
 //! If the container must end with its sidecar, the runtime clones the sidecar's parent, the [`warden`].
 //!
@@ -46,9 +46,9 @@ mod record;
 mod root;
 mod serve;
 mod spawn;
-pub mod ssh_relay;
 pub mod timekeeper;
 mod tls;
+pub mod user_relay;
 mod waiting;
 mod warden;
 mod watched;
@@ -149,9 +149,11 @@ pub enum SidecarError {
         /// The reader's error.
         reason: String,
     },
-    /// The relay to the user's SSH agent could not confine itself.
-    #[error("there is no relay to the SSH agent: {reason}")]
-    NoSshRelay {
+    /// A relay of the user's could not confine itself.
+    #[error("there is no {peer}: {reason}")]
+    NoUserRelay {
+        /// Which.
+        peer: &'static str,
         /// The relay's error.
         reason: String,
     },

@@ -1,4 +1,4 @@
-//! The root of the sidecar and of the processes beside it: nothing, or one socket.
+//! The root of the sidecar and of the processes beside it: nothing, or what a relay dials.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,15 +15,34 @@ use crate::sidecar::confine::ConfineError;
 /// The only file in the root of the relay to the user's SSH agent: the agent's socket.
 pub(super) const SOCKET: &str = "/agent";
 
-/// Makes an empty, read-only tmpfs the root of the sidecar's own mount namespace, or one with this socket alone.
-pub(super) fn replace_root(socket: Option<BorrowedFd<'_>>) -> Result<(), ConfineError> {
+/// What a root has. All are detached mounts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RootContent<'a> {
+    /// Nothing.
+    Nothing,
+    /// The socket of the user's SSH agent, as [`SOCKET`].
+    Agent(BorrowedFd<'a>),
+}
+
+impl RootContent<'_> {
+    /// How many mount points it needs.
+    fn places(self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Agent(_) => 1,
+        }
+    }
+}
+
+/// Makes a read-only tmpfs with this content alone the root of the sidecar's own mount namespace.
+pub(super) fn replace_root(content: RootContent<'_>) -> Result<(), ConfineError> {
     // Mounts of the node still propagate to their copies here: stop that first.
     mount_change(
         "/",
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )
     .map_err(ConfineError::step("make the mounts private"))?;
-    let root = tiny_tmpfs(socket).map_err(ConfineError::step("make an empty tmpfs"))?;
+    let root = tiny_tmpfs(content).map_err(ConfineError::step("make an empty tmpfs"))?;
     move_mount(&root, "", CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
         .map_err(ConfineError::step("attach the empty root"))?;
     rustix::process::fchdir(&root).map_err(ConfineError::step("enter the empty root"))?;
@@ -32,27 +51,24 @@ pub(super) fn replace_root(socket: Option<BorrowedFd<'_>>) -> Result<(), Confine
     rustix::process::pivot_root(".", ".").map_err(ConfineError::step("pivot to the empty root"))?;
     unmount(".", UnmountFlags::DETACH).map_err(ConfineError::step("detach the old root"))?;
     rustix::process::chdir("/").map_err(ConfineError::step("enter the new root"))?;
-    match socket {
-        Some(socket) => show(socket).map_err(ConfineError::step("show the agent's socket")),
-        None => Ok(()),
-    }
+    show(content).map_err(ConfineError::step("show what the relay dials"))
 }
 
-fn tiny_tmpfs(socket: Option<BorrowedFd<'_>>) -> io::Result<rustix::fd::OwnedFd> {
+fn tiny_tmpfs(content: RootContent<'_>) -> io::Result<rustix::fd::OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(context.as_fd(), "size", "4096")?;
-    // The root's, and the mount point's.
-    let inodes = if socket.is_some() { "2" } else { "1" };
+    // The root's, and those of the mount points.
+    let inodes = (1 + content.places()).to_string();
     fsconfig_set_string(context.as_fd(), "nr_inodes", inodes)?;
     fsconfig_set_string(context.as_fd(), "mode", "0555")?;
     fsconfig_create(context.as_fd())?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let attributes = match socket {
-        // Once the mount point is made.
-        Some(_) => attributes,
-        None => attributes | MountAttrFlags::MOUNT_ATTR_RDONLY,
+    let attributes = match content.places() {
+        0 => attributes | MountAttrFlags::MOUNT_ATTR_RDONLY,
+        // Once the mount points are made.
+        _ => attributes,
     };
     Ok(fsmount(
         context.as_fd(),
@@ -61,21 +77,25 @@ fn tiny_tmpfs(socket: Option<BorrowedFd<'_>>) -> io::Result<rustix::fd::OwnedFd>
     )?)
 }
 
-/// Mounts a socket in the new root, and makes that read-only.
-fn show(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-    drop(rustix::fs::open(SOCKET, new, Mode::empty())?);
-    move_mount(
-        socket,
-        "",
-        CWD,
-        SOCKET,
-        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
-    )?;
+/// Mounts the content in the new root, and makes that read-only.
+fn show(content: RootContent<'_>) -> io::Result<()> {
+    match content {
+        RootContent::Nothing => return Ok(()),
+        RootContent::Agent(socket) => {
+            let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            drop(rustix::fs::open(SOCKET, new, Mode::empty())?);
+            attach(socket, SOCKET)?;
+        }
+    }
     let read_only = MountFlags::BIND
         | MountFlags::RDONLY
         | MountFlags::NOSUID
         | MountFlags::NODEV
         | MountFlags::NOEXEC;
     Ok(mount_remount("/", read_only, "")?)
+}
+
+fn attach(mount: BorrowedFd<'_>, at: &str) -> io::Result<()> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    Ok(move_mount(mount, "", CWD, at, flags)?)
 }

@@ -31,7 +31,7 @@ use crate::runtime::ssh_relay::{self, Signer, UserAgent};
 use crate::runtime::start;
 use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::SidecarRecord;
-use crate::sidecar::ssh_relay::SshRelay;
+use crate::sidecar::user_relay::UserRelay;
 
 /// Why the caller's terminal cannot be used for a container.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +169,7 @@ pub fn run(
 
 /// Lets the user confirm signatures at the terminal. Without one the line closes here, and nothing signs that they are to
 /// confirm.
-fn confirmed(signer: Signer, prompts: Option<&mut Prompts>, agent: Option<UserAgent>) -> SshRelay {
+fn confirmed(signer: Signer, prompts: Option<&mut Prompts>, agent: Option<UserAgent>) -> UserRelay {
     let Signer { relay, questions } = signer;
     if let (Some(prompts), Some(line), Some(agent)) = (prompts, questions, agent) {
         prompts.confirm(SignatureDesk::new(line, agent.comments));

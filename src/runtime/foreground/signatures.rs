@@ -10,7 +10,7 @@ use crate::egress::ssh::agent::RequestedSignature;
 use crate::egress::ssh::signed::{LoginServer, SignaturePurpose};
 use crate::policy::SshFingerprint;
 use crate::runtime::foreground::answer::Answer;
-use crate::sidecar::ssh_relay::question::{SignatureAnswer, SignatureMessage, SignatureQuestion};
+use crate::sidecar::user_relay::question::{SignatureAnswer, SignatureMessage, SignatureQuestion};
 use crate::sys::clocks;
 
 /// The longest message of the relay's. Names have at most 256 bytes.

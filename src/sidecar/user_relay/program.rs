@@ -4,13 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::serve::{self, RelayFds};
-use super::{ARGV0, RelayReply, RelaySetup};
+use super::serve;
+use super::{RelayDuty, RelayFds, RelayReply, RelaySetup, VERB};
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::confine::{self, SidecarRlimits, not_held};
 use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{self, ProtocolError};
+use crate::sidecar::root::RootContent;
 use crate::sidecar::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
 use crate::sys::{process, socket, user_namespace};
@@ -20,10 +21,14 @@ const LINE_FD: RawFd = 3;
 /// `wrap` sends it immediately after the clone.
 const SETUP_WITHIN: Duration = Duration::from_secs(10);
 /// Two descriptors for each connection, and a few. Its log has the bound of every log.
-const LIMITS: SidecarRlimits = SidecarRlimits {
-    open_files: 256,
-    file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
-};
+fn limits(duty: &RelayDuty) -> SidecarRlimits {
+    SidecarRlimits {
+        open_files: match duty {
+            RelayDuty::Sign { .. } => 256,
+        },
+        file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
+    }
+}
 
 /// Runs the relay; `argv[1]` is [`super::VERB`]. Must be called before any thread is made.
 pub fn main() -> ExitCode {
@@ -31,7 +36,11 @@ pub fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => {
             let error = SidecarError::NotStartedByRuntime(error);
-            eprintln!("{}: {}", ARGV0.to_string_lossy(), with_causes(&error));
+            eprintln!(
+                "agentbox {}: {}",
+                VERB.to_string_lossy(),
+                with_causes(&error)
+            );
             return ExitCode::FAILURE;
         }
     };
@@ -50,19 +59,18 @@ pub fn main() -> ExitCode {
 /// A relay that is confined.
 struct ConfinedRelay {
     setup: RelaySetup,
-    listener: OwnedFd,
     journal: OwnedFd,
-    init: OwnedFd,
-    line: OwnedFd,
-    questions: Option<OwnedFd>,
+    fds: RelayFds,
+    /// What the duty still needs.
+    rest: Vec<OwnedFd>,
 }
 
 fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
-    process::set_name(ARGV0).map_err(SidecarError::step("set the name"))?;
     process::block_signals().map_err(SidecarError::step("block the signals"))?;
     let received = protocol::receive(line.as_fd(), "wrap", "setup", SETUP_WITHIN);
-    let (setup, fds): (RelaySetup, Vec<OwnedFd>) = received.map_err(SidecarError::Protocol)?;
-    let need = 4 + usize::from(setup.ask_seconds.is_some());
+    let (setup, mut fds): (RelaySetup, Vec<OwnedFd>) = received.map_err(SidecarError::Protocol)?;
+    process::set_name(setup.duty.program()).map_err(SidecarError::step("set the name"))?;
+    let need = 2 + setup.duty.descriptors();
     let wrong = |have| {
         SidecarError::Protocol(ProtocolError::Descriptors {
             peer: "wrap",
@@ -70,14 +78,15 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
             have,
         })
     };
-    let mut fds = fds;
-    // Without the line nothing may sign: a missing one is no permission.
+    // Without the line for questions nothing may sign: a missing one is no permission.
     if fds.len() != need {
         return Err(wrong(fds.len()));
     }
-    let questions = fds.drain(4..).next();
-    let [agent, listener, journal, init] =
-        <[OwnedFd; 4]>::try_from(fds).map_err(|fds| wrong(fds.len()))?;
+    let mut rest = fds.split_off(2);
+    let [journal, init] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| wrong(fds.len()))?;
+    let shown: Vec<OwnedFd> = match &setup.duty {
+        RelayDuty::Sign { .. } => rest.drain(..1).collect(),
+    };
     // In a static binary the crate opens /dev/urandom once and reads it.
     getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
         step: "open the source of randomness",
@@ -93,14 +102,12 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
         gid: setup.gid,
     };
     leave_groups(identity)?;
-    confined(agent, identity).map_err(SidecarError::Confine)?;
+    confined(&setup.duty, shown, identity).map_err(SidecarError::Confine)?;
     Ok(ConfinedRelay {
         setup,
-        listener,
         journal,
-        init,
-        line: copy,
-        questions,
+        fds: RelayFds { init, line: copy },
+        rest,
     })
 }
 
@@ -121,17 +128,23 @@ fn leave_groups(identity: Identity) -> Result<(), SidecarError> {
     }
 }
 
-fn confined(agent: OwnedFd, identity: Identity) -> Result<(), ConfineError> {
-    let program = filter::of_ssh_relay().map_err(ConfineError::Filter)?;
+/// Confines the relay to these parts of the node, detached mounts.
+fn confined(duty: &RelayDuty, shown: Vec<OwnedFd>, identity: Identity) -> Result<(), ConfineError> {
+    let program = filter::of_user_relay().map_err(ConfineError::Filter)?;
     let code = Code::find().map_err(ConfineError::step("find the program's own code"))?;
     let procfs = Procfs::open()?;
-    confine::hide_all_but(agent.as_fd(), LIMITS)?;
-    // A descriptor of the mount would be one of the node's file system.
-    drop(agent);
+    let limits = limits(duty);
+    let content = match (duty, &shown[..]) {
+        (RelayDuty::Sign { .. }, [agent]) => RootContent::Agent(agent.as_fd()),
+        (RelayDuty::Sign { .. }, _) => RootContent::Nothing,
+    };
+    confine::hide_all_but(content, limits)?;
+    // A descriptor of a mount would be one of the node's file system.
+    drop(shown);
     let account = procfs.account()?;
     drop(procfs);
     let abi = confine::drop_all_but_socket(identity)?;
-    confine::verify(identity, LIMITS, abi, &account)?;
+    confine::verify(identity, limits, abi, &account)?;
     drop(account);
     code.release()
         .map_err(ConfineError::step("give back the code of the start"))?;
@@ -143,22 +156,23 @@ impl ConfinedRelay {
     fn serve(self, ready: BorrowedFd<'_>) -> Result<(), SidecarError> {
         let Self {
             setup,
-            listener,
             journal,
-            init,
-            line,
-            questions,
+            fds,
+            rest,
         } = self;
         protocol::send(ready, "wrap", &RelayReply::Ready, &[]).map_err(SidecarError::Protocol)?;
-        let fds = RelayFds {
-            listener,
-            init,
-            line,
-        };
-        let questions = setup.ask_seconds.zip(questions);
-        let keys = setup.keys.into_iter().collect();
         let journal = Journal::new(journal, setup.context);
-        serve::run(fds, keys, journal, questions)
-            .map_err(SidecarError::step("serve the SSH agent's socket"))
+        let mut rest = rest.into_iter();
+        let served = match setup.duty {
+            RelayDuty::Sign { keys, ask_seconds } => {
+                let listener = rest.next().ok_or(std::io::ErrorKind::NotFound);
+                let questions = ask_seconds.zip(rest.next());
+                let keys = keys.into_iter().collect();
+                listener
+                    .map_err(Into::into)
+                    .and_then(|listener| serve::run(fds, listener, keys, journal, questions))
+            }
+        };
+        served.map_err(SidecarError::step("serve the user's socket"))
     }
 }

@@ -1,6 +1,5 @@
-//! The relay's loop: it accepts connections of the workload, within limits, and keeps the log.
+//! The loop of the relay to the SSH agent: it accepts connections of the workload, within limits.
 
-use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,37 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore};
+use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
+use super::RelayFds;
 use super::connection;
+use super::log::{self, RelayLog};
 use super::question::{ConfirmationFailure, Questions};
-use crate::audit::Event;
 use crate::egress::ssh::agent::RequestedSignature;
 use crate::egress::ssh::key::ListedKeys;
 use crate::policy::SshFingerprint;
 use crate::sidecar::journal::Journal;
-use crate::sys::event::{event_loop, readable};
+use crate::sys::event::event_loop;
 
 /// Connections at once; more wait in the kernel. Each holds one message of the workload's, and one of the agent's.
 const MOST_CONNECTIONS: usize = 32;
-/// The time that a message and a signature cost. After five seconds without one a burst costs nothing: 5,000 messages or
-/// 50 signatures. The log
+/// The time that a message and a signature cost: in a burst 5,000 messages or 50 signatures. The log
 /// takes more new forms than that (`audit::quota`: 100 and 10 a second), so that it refuses none for the rate.
 const MESSAGE: Duration = Duration::from_millis(1);
 const SIGNATURE: Duration = Duration::from_millis(100);
-const BURST: Duration = Duration::from_secs(5);
 /// The pause after a signature that the agent refused, and the longest: each refusal in a row doubles it.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// The descriptors of the loop.
-pub(super) struct RelayFds {
-    pub listener: OwnedFd,
-    pub init: OwnedFd,
-    pub line: OwnedFd,
-}
 
 /// What a message costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,12 +84,7 @@ fn pause(refusals: u32) -> Duration {
 /// What all connections share.
 pub(super) struct RelayState {
     pub keys: ListedKeys,
-    journal: RefCell<Journal>,
-    /// A line of the log is due earlier than before.
-    due: Notify,
-    began: Instant,
-    /// When the time of all messages so far is paid.
-    paid: Cell<Instant>,
+    pub log: Rc<RelayLog>,
     /// Held by the one signature that the agent is asked for.
     turn: Mutex<SigningTurn>,
     /// The line to the user, who confirms each signature.
@@ -107,13 +93,9 @@ pub(super) struct RelayState {
 
 impl RelayState {
     pub fn new(keys: ListedKeys, journal: Journal) -> Self {
-        let now = Instant::now();
         Self {
             keys,
-            journal: RefCell::new(journal),
-            due: Notify::new(),
-            began: now,
-            paid: Cell::new(now),
+            log: Rc::new(RelayLog::new(journal)),
             turn: Mutex::default(),
             questions: None,
         }
@@ -135,19 +117,13 @@ impl RelayState {
         }
     }
 
-    /// Waits as long as the rate of messages requires: a flood costs the node little.
+    /// Waits as long as the rate of messages requires.
     pub async fn pace(&self, cost: RequestCost) {
-        let now = Instant::now();
         let cost = match cost {
             RequestCost::Message => MESSAGE,
             RequestCost::Signature => SIGNATURE,
         };
-        let earliest = now.checked_sub(BURST).unwrap_or(self.began);
-        let paid = self.paid.get().max(earliest) + cost;
-        self.paid.set(paid);
-        if paid > now {
-            tokio::time::sleep_until(paid).await;
-        }
+        self.log.pace(cost).await;
     }
 
     /// Waits until no other signature is asked for, and until the pause after a refused one with this key is over.
@@ -163,35 +139,12 @@ impl RelayState {
             }
         }
     }
-
-    fn milliseconds(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-
-    pub fn log(&self, event: Event) {
-        let now = self.milliseconds();
-        self.journal.borrow_mut().write(event, now);
-        self.due.notify_one();
-    }
-
-    /// Whether the log would take a signature now ([`Journal::admits`]).
-    pub fn admits(&self, event: &Event) -> bool {
-        let now = self.milliseconds();
-        self.journal.borrow_mut().admits(event, now)
-    }
-
-    /// Logs a signature, and says whether it may be handed out ([`Journal::record`]).
-    pub fn record(&self, event: Event) -> bool {
-        let now = self.milliseconds();
-        let is_recorded = self.journal.borrow_mut().record(event, now);
-        self.due.notify_one();
-        is_recorded
-    }
 }
 
 /// Serves until the init process or `wrap` has ended.
 pub(super) fn run(
     fds: RelayFds,
+    listener: OwnedFd,
     keys: ListedKeys,
     journal: Journal,
     questions: Option<(u32, OwnedFd)>,
@@ -204,18 +157,14 @@ pub(super) fn run(
             relay = relay.asking(Questions::new(stream, seconds));
         }
         let relay = Rc::new(relay);
-        let listener = UnixListener::from_std(fds.listener.into())?;
+        let listener = UnixListener::from_std(listener.into())?;
         spawn_local(accept(Rc::clone(&relay), listener));
-        spawn_local(keep_log(Rc::clone(&relay)));
-        // `wrap` sends nothing more: the line is readable when it has closed.
-        tokio::select! {
-            ended = readable(&fds.init) => ended?,
-            ended = readable(&fds.line) => ended?,
-        }
+        spawn_local(log::keep(Rc::clone(&relay.log)));
+        fds.ended().await?;
         io::Result::Ok(relay)
     })?;
     drop(runtime);
-    relay.journal.borrow_mut().close();
+    relay.log.close();
     Ok(())
 }
 
@@ -235,23 +184,6 @@ async fn accept(relay: Rc<RelayState>, listener: UnixListener) {
             connection::serve(&relay, stream).await;
             drop(place);
         });
-    }
-}
-
-/// Writes the log's lines when they are due. Without a due line it sleeps.
-async fn keep_log(relay: Rc<RelayState>) {
-    loop {
-        let due = relay.journal.borrow().due_ms();
-        let earlier = relay.due.notified();
-        let Some(due) = due else {
-            earlier.await;
-            continue;
-        };
-        let left = Duration::from_millis(due.saturating_sub(relay.milliseconds()));
-        if tokio::time::timeout(left, earlier).await.is_err() {
-            let now = relay.milliseconds();
-            relay.journal.borrow_mut().flush(now);
-        }
     }
 }
 

@@ -68,7 +68,7 @@ async fn answer(
             })
         }
         AgentDecision::Deny(denial) => {
-            relay.log(of_denial(denial));
+            relay.log.write(of_denial(denial));
             Ok(FAILURE.to_vec())
         }
     }
@@ -85,14 +85,14 @@ async fn sign(
     relay.pace(RequestCost::Signature).await;
     let mut turn = relay.turn(signature.key).await;
     let line = signed(signature);
-    if !relay.admits(&line) {
-        relay.log(unlogged(signature.key));
+    if !relay.log.admits(&line) {
+        relay.log.write(unlogged(signature.key));
         return Ok(FAILURE.to_vec());
     }
     if let Err(why) = relay.confirm(signature).await {
         // The next question waits: nobody is asked as fast as a program can ask.
         turn.fail(signature.key, Instant::now());
-        relay.log(unconfirmed(signature, why));
+        relay.log.write(unconfirmed(signature, why));
         return Ok(FAILURE.to_vec());
     }
     let answer = agent.ask(body).await;
@@ -101,14 +101,14 @@ async fn sign(
         .is_ok_and(|answer| agent::is_signature(answer));
     if !is_signed {
         turn.fail(signature.key, Instant::now());
-        relay.log(not_signed(signature));
+        relay.log.write(not_signed(signature));
         return answer.map(|_| FAILURE.to_vec());
     }
     turn.succeed(signature.key);
-    match relay.record(line) {
+    match relay.log.record(line) {
         true => answer,
         false => {
-            relay.log(unlogged(signature.key));
+            relay.log.write(unlogged(signature.key));
             Ok(FAILURE.to_vec())
         }
     }
