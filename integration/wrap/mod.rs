@@ -35,6 +35,7 @@ mod rootless;
 mod settings;
 pub mod shell;
 mod shown;
+mod sockets;
 mod ssh_agent;
 mod summary;
 mod terminal;

@@ -38,6 +38,8 @@ pub enum ConnectionKind {
     Udp,
     /// The sidecar's control socket, which only agentbox may use.
     Control,
+    /// A unix socket of a database, outside. `host` is its path.
+    Socket,
 }
 
 /// The operation of an event. `kind` tells which fields it has.

@@ -4,10 +4,13 @@
 //! of every other log, so a cut or an added line in those is noticed.
 
 use super::chain::NONE;
-use super::{EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, SSH, TIME, WARDEN};
+use super::{
+    EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, SOCKETS, SSH, TIME, WARDEN,
+};
 
-/// The logs of the other writers. The deletion's line names [`SSH`] and [`TIME`] only if the run had such a log.
-pub const OTHERS: [&str; 4] = [SIDECAR, WARDEN, SSH, TIME];
+/// The logs of the other writers. The deletion's line names [`SSH`], [`SOCKETS`] and [`TIME`] only if the run had
+/// such a log.
+pub const OTHERS: [&str; 5] = [SIDECAR, WARDEN, SSH, SOCKETS, TIME];
 
 /// The stage of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -125,8 +125,8 @@ pub struct Wrap {
     /// Publish a server's port, repeatable [default address: 127.0.0.1]
     #[arg(long, value_name = "[ADDR:]HOSTPORT[:PORT]")]
     pub publish: Vec<Publish>,
-    /// Reach a service of this machine at localhost:PORT, repeatable
-    #[arg(long, value_name = "[HOST:]PORT", value_parser = ConnectService::named)]
+    /// Reach a service of this machine at localhost:PORT, or a database's socket, repeatable
+    #[arg(long, value_name = "[HOST:]PORT|SOCKET", value_parser = ConnectService::named)]
     pub connect: Vec<ConnectService>,
     /// Sign with a key of your SSH agent (fingerprint, comment or .pub file), repeatable [default: all keys]
     #[arg(long, value_name = "KEY", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = key_or_path())]

@@ -30,6 +30,7 @@ pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
             before_deletion: &mut |_, _| (),
             keep: None,
             agent: None,
+            sockets: None,
             proxy: None,
         },
     )?;

@@ -26,6 +26,8 @@ impl Bits {
     pub const NO_PRIVILEGE: Self = bits(NO_SUID | NO_DEV, 0);
     /// MOUNT_ATTR_NOEXEC
     pub const NO_PROGRAM: Self = bits(NO_EXEC, 0);
+    /// MOUNT_ATTR_NOSYMFOLLOW
+    pub const NO_LINK: Self = bits(NO_SYMLINKS, 0);
 
     /// Both; `later` wins if they contradict.
     pub const fn and(self, later: Self) -> Self {

@@ -7,7 +7,9 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use super::error::PlanError;
+use super::filesystem::FilesystemPlan;
 use super::network::{DNS_PORT, NetworkPlan, ServiceTarget};
+use super::sockets::{self, ClosedListeners, DatabaseSockets};
 use super::wrap_plan::WrapPlan;
 use crate::data::table;
 use crate::policy::connect::MOST_SERVICES;
@@ -33,8 +35,10 @@ pub fn denied_by(rules: &EgressRules, port: u16) -> Option<&NetworkRule> {
 /// `policies/services.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ClosedServices {
+pub(super) struct ListedServices {
     port: Vec<ClosedPorts>,
+    pub(super) socket: Vec<DatabaseSockets>,
+    pub(super) listener: Vec<ClosedListeners>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,7 +48,7 @@ struct ClosedPorts {
     why: String,
 }
 
-static CLOSED: LazyLock<ClosedServices> = LazyLock::new(|| {
+pub(super) static LISTED: LazyLock<ListedServices> = LazyLock::new(|| {
     table!("services")
         .read()
         .expect("a test parses the built-in list")
@@ -60,7 +64,7 @@ pub(super) fn services(policy: &Policy) -> BTreeMap<u16, ServiceTarget> {
         Some(match item {
             ConnectService::Port(port) => (port.get(), ServiceTarget::Machine),
             ConnectService::Host(host, port) => (port.get(), ServiceTarget::Host(host.clone())),
-            ConnectService::Any => return None,
+            ConnectService::Socket(_) | ConnectService::Any => return None,
         })
     });
     services.collect()
@@ -70,10 +74,11 @@ pub(super) fn services(policy: &Policy) -> BTreeMap<u16, ServiceTarget> {
 pub(super) fn check(
     policy: &Policy,
     network: &NetworkPlan,
+    filesystem: &FilesystemPlan,
     wrapped: &WrapPlan,
 ) -> Result<(), PlanError> {
     let items = policy.network.connect.iter();
-    let items: Vec<&ConnectService> = items.filter(|item| item.port().is_some()).collect();
+    let items: Vec<&ConnectService> = items.filter(|item| item.is_one()).collect();
     let refused = |why: String| PlanError::Connect {
         policy: policy.name.to_string(),
         why,
@@ -109,6 +114,7 @@ pub(super) fn check(
     };
     let why = items.iter().find_map(denied);
     let why = why.or_else(|| items.iter().find_map(|item| why_not(item, &items, network)));
+    let why = why.or_else(|| sockets::why_not(&network.sockets, filesystem));
     match why {
         Some(why) => Err(refused(why)),
         None => Ok(()),
@@ -138,7 +144,7 @@ fn why_not(
             "{item} and {other} have the same port, which leads to one service"
         ));
     }
-    if let Some(closed) = CLOSED
+    if let Some(closed) = LISTED
         .port
         .iter()
         .find(|closed| closed.ports.contains(&port))
@@ -147,7 +153,7 @@ fn why_not(
     }
     match item {
         ConnectService::Host(host, _) => not_allowed(host, port, network),
-        ConnectService::Port(_) | ConnectService::Any => None,
+        ConnectService::Port(_) | ConnectService::Socket(_) | ConnectService::Any => None,
     }
 }
 
@@ -205,13 +211,13 @@ mod tests {
 
     #[test]
     fn the_built_in_list_has_a_reason_for_each_port() {
-        let mut all: Vec<u16> = CLOSED
+        let mut all: Vec<u16> = LISTED
             .port
             .iter()
             .flat_map(|one| one.ports.clone())
             .collect();
         assert!(all.contains(&2375) && all.contains(&6443));
-        assert!(CLOSED.port.iter().all(|one| one.why.len() > 10));
+        assert!(LISTED.port.iter().all(|one| one.why.len() > 10));
         let count = all.len();
         all.sort_unstable();
         all.dedup();

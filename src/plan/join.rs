@@ -5,7 +5,7 @@
 //! container gets more than either policy allows.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use oci_spec::runtime::{Linux, LinuxNamespaceType as Type};
@@ -294,7 +294,8 @@ impl NetworkJoin<'_> {
             own_names: names,
             // A sysfs that is mounted there already shows it.
             sysfs: false,
-            // Its user's agent signs for that container alone.
+            // Its user's sockets are in that container alone, and its user's agent signs for it alone.
+            sockets: BTreeSet::new(),
             signing: None,
             shared: Some(self.shared.clone()),
             ..self.plan.clone()

@@ -58,6 +58,7 @@ pub mod set_id;
 pub mod settings;
 mod sidecar;
 pub mod signing;
+pub mod sockets;
 mod sort;
 mod sorted_mounts;
 pub mod support;

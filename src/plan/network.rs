@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::signing::SigningPlan;
 use crate::egress::Budget;
+use crate::policy::connect::ServiceSocket;
 use crate::policy::{HoneyValue, NetworkMode, NodeSecret, Upstream};
 use crate::rules::request::FieldPattern;
 use crate::rules::{AskRules, EgressRules, Host, NetworkPrefix, TlsHosts};
@@ -72,6 +73,9 @@ pub struct NetworkPlan {
     /// Ports of the loopback inside that lead to services of the machine, or of a host that rules allow.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub connect: BTreeMap<u16, ServiceTarget>,
+    /// Unix sockets of databases of the machine, at the same paths inside.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub sockets: BTreeSet<ServiceSocket>,
     /// Signatures with keys of the user's SSH agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signing: Option<SigningPlan>,

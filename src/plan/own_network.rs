@@ -8,7 +8,7 @@ use super::namespace::PlannedNamespace;
 use super::network::{NetworkPlan, ServiceTarget};
 use super::signing::{self, SigningPlan};
 use super::wrap_plan::WrapPlan;
-use super::{connect, inbound, secrets};
+use super::{connect, inbound, secrets, sockets};
 use crate::egress::Budget;
 use crate::egress::ssh::SSH;
 use crate::policy::{
@@ -127,6 +127,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         inbound,
         published: BTreeMap::new(),
         connect,
+        sockets: sockets::planned(&resolved.policy),
         signing: SigningPlan::of(&resolved.policy),
         leads_nowhere: BTreeMap::new(),
         shared: None,
@@ -158,7 +159,7 @@ pub(super) fn own(
             policy: name.to_string(),
         });
     }
-    connect::check(&resolved.policy, &planned, wrapped)?;
+    connect::check(&resolved.policy, &planned, filesystem, wrapped)?;
     signing::check(&resolved.policy, wrapped)?;
     inbound::check(name, &planned, namespaces)?;
     check_denials(name, &planned)?;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU16;
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ pub enum ConnectService {
     Port(NonZeroU16),
     /// This port of another host, which rules must allow.
     Host(Host, NonZeroU16),
+    /// This unix socket of a database.
+    Socket(ServiceSocket),
     /// Connects to nothing by itself. In a ceiling, it lets a policy name any service.
     Any,
 }
@@ -34,7 +37,7 @@ impl ConnectService {
         match text.parse()? {
             Self::Any => Err(ValueError::grammar(
                 text,
-                "one service, as PORT or HOST:PORT: `*` is for ceilings",
+                "one service, as PORT, HOST:PORT or a socket's path: `*` is for ceilings",
             )),
             service => Ok(service),
         }
@@ -44,9 +47,84 @@ impl ConnectService {
     pub fn port(&self) -> Option<u16> {
         match self {
             Self::Port(port) | Self::Host(_, port) => Some(port.get()),
-            Self::Any => None,
+            Self::Socket(_) | Self::Any => None,
         }
     }
+
+    /// The unix socket.
+    pub fn socket(&self) -> Option<&ServiceSocket> {
+        match self {
+            Self::Socket(socket) => Some(socket),
+            Self::Port(_) | Self::Host(..) | Self::Any => None,
+        }
+    }
+
+    /// Whether it names a service.
+    pub fn is_one(&self) -> bool {
+        *self != Self::Any
+    }
+}
+
+/// The path of a unix socket, which is the same inside: absolute, of plain names, in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ServiceSocket(String);
+
+impl ServiceSocket {
+    /// The path.
+    pub fn path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        self.path().parent().unwrap_or(Path::new("/"))
+    }
+
+    /// The socket's name in it.
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for ServiceSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for ServiceSocket {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        socket_path(text).ok_or_else(|| {
+            ValueError::grammar(
+                text,
+                "a socket's whole path, such as /run/postgresql/.s.PGSQL.5432: plain names, each of letters, digits and `._+@-`",
+            )
+        })
+    }
+}
+
+string_form!(ServiceSocket);
+
+/// A path in its one spelling. The kernel's limit for a socket's path is 107 bytes (unix(7)).
+fn socket_path(text: &str) -> Option<ServiceSocket> {
+    const LONGEST: usize = 107;
+    let is_plain = |name: &str| {
+        let letters = |c: char| c.is_ascii_alphanumeric() || "._+@-".contains(c);
+        !matches!(name, "" | "." | "..") && name.chars().all(letters)
+    };
+    let names: Vec<&str> = text.strip_prefix('/')?.split('/').collect();
+    if names.len() < 2 || text.len() > LONGEST || !names.iter().all(|name| is_plain(name)) {
+        return None;
+    }
+    // /var/run is /run (FHS 3.0). Its link is never followed.
+    let text = match names[..] {
+        ["var", "run", _, _, ..] => &text["/var".len()..],
+        _ => text,
+    };
+    Some(ServiceSocket(text.to_owned()))
 }
 
 impl fmt::Display for ConnectService {
@@ -55,6 +133,7 @@ impl fmt::Display for ConnectService {
             Self::Port(port) => port.fmt(f),
             Self::Host(Host::Address(IpAddr::V6(address)), port) => write!(f, "[{address}]:{port}"),
             Self::Host(host, port) => write!(f, "{host}:{port}"),
+            Self::Socket(socket) => socket.fmt(f),
             Self::Any => f.write_str("*"),
         }
     }
@@ -64,10 +143,13 @@ impl FromStr for ConnectService {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
+        if text.starts_with(['/', '~', '.']) {
+            return text.parse().map(Self::Socket);
+        }
         parse(text).ok_or_else(|| {
             ValueError::grammar(
                 text,
-                "a TCP port or service, such as 5432 or db.example.com:5432 (HOST:PORT), or `*`",
+                "a TCP port or service, such as 5432 or db.example.com:5432 (HOST:PORT), a socket's path, or `*`",
             )
         })
     }
@@ -124,6 +206,12 @@ mod tests {
             ("10.0.0.5:5432", "10.0.0.5:5432"),
             ("[2001:db8::1]:5432", "[2001:db8::1]:5432"),
             ("*", "*"),
+            (
+                "/run/postgresql/.s.PGSQL.5432",
+                "/run/postgresql/.s.PGSQL.5432",
+            ),
+            ("/var/run/mysqld/mysqld.sock", "/run/mysqld/mysqld.sock"),
+            ("/var/running/x/mysqld.sock", "/var/running/x/mysqld.sock"),
         ] {
             let parsed: ConnectService = text.parse().unwrap();
             assert_eq!(parsed.to_string(), same, "{text}");
@@ -150,6 +238,17 @@ mod tests {
             "127.1:5432",
             "a b:1",
             "fe80::1%1:5432",
+            "/mysqld.sock",
+            "/run/../run/x/mysqld.sock",
+            "/run//x/mysqld.sock",
+            "/run/x/mysqld.sock/",
+            "/run/x/./mysqld.sock",
+            "run/x/mysqld.sock",
+            "~/x/mysqld.sock",
+            "./mysqld.sock",
+            "/run/a b/mysqld.sock",
+            "/run/a,b/mysqld.sock",
+            "/run/x/mysqld.sock\n",
         ] {
             assert!(text.parse::<ConnectService>().is_err(), "{text}");
         }

@@ -89,6 +89,11 @@ pub enum RuntimeError {
     /// Keys are listed, and the user of `wrap` has no SSH agent.
     #[error("network.ssh-keys lists keys, but there is no SSH agent: use --ssh-agent")]
     NoSshAgent,
+    /// Sockets are listed, and nobody opened them.
+    #[error(
+        "network.connect lists a unix socket, and only `agentbox wrap` reaches one: leave it out"
+    )]
+    NoUserSocket,
     /// A record that a later version wrote.
     #[error(
         "{path:?} was written by a newer agentbox (format {format}, this one knows up to {known}): use that version, or `delete --force`"

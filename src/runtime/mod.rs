@@ -38,7 +38,6 @@ pub mod ps;
 pub mod runs;
 pub mod seal;
 pub mod signal;
-pub mod ssh_relay;
 pub mod start;
 pub mod state;
 pub mod status;

@@ -1,7 +1,7 @@
 //! The root of the sidecar and of the processes beside it: nothing, or what a relay dials.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::mount::{
@@ -22,6 +22,13 @@ pub(super) enum RootContent<'a> {
     Nothing,
     /// The socket of the user's SSH agent, as [`SOCKET`].
     Agent(BorrowedFd<'a>),
+    /// Directories with sockets, each as [`directory`].
+    Directories(&'a [OwnedFd]),
+}
+
+/// The path of a directory, by its place in the list.
+pub(super) fn directory(index: usize) -> String {
+    format!("/{index}")
 }
 
 impl RootContent<'_> {
@@ -30,6 +37,7 @@ impl RootContent<'_> {
         match self {
             Self::Nothing => 0,
             Self::Agent(_) => 1,
+            Self::Directories(all) => all.len(),
         }
     }
 }
@@ -85,6 +93,13 @@ fn show(content: RootContent<'_>) -> io::Result<()> {
             let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             drop(rustix::fs::open(SOCKET, new, Mode::empty())?);
             attach(socket, SOCKET)?;
+        }
+        RootContent::Directories(all) => {
+            for (index, mount) in all.iter().enumerate() {
+                let at = directory(index);
+                rustix::fs::mkdir(&at, Mode::RUSR | Mode::XUSR)?;
+                attach(mount.as_fd(), &at)?;
+            }
         }
     }
     let read_only = MountFlags::BIND

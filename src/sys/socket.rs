@@ -212,6 +212,15 @@ pub fn wait_any<const N: usize>(
 
 /// `SO_PEERCRED`: the connected user. Not the pid, which is 0 if this process cannot see it.
 pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    peer(socket).map(|peer| peer.uid)
+}
+
+/// `SO_PEERCRED`: the process that began to listen; `None` if this process cannot see it. It may have ended since.
+pub fn listener_pid(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    peer(socket).map(|peer| Some(peer.pid).filter(|pid| *pid != 0))
+}
+
+fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -230,7 +239,7 @@ pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
         )
     };
     match rc {
-        0 => Ok(peer.uid),
+        0 => Ok(peer),
         _ => Err(io::Error::last_os_error()),
     }
 }

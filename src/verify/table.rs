@@ -132,6 +132,9 @@ impl Expectations {
             all.add(&exclude.file, ExpectedMount::Perhaps(owned(&OWN)));
         }
         all.add(Path::new(DENIED_IN), ExpectedMount::Perhaps(owned(&OWN)));
+        for directory in plan.network.socket_directories() {
+            all.add(directory, ExpectedMount::Planned(owned(&OWN), &[]));
+        }
         all.covered(files, processes);
         all
     }

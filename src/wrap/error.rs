@@ -187,6 +187,14 @@ pub enum WrapRefusal {
     /// `--ssh-agent`, or keys that the policy lists.
     #[error("--ssh-agent: {0}")]
     SshAgent(String),
+    /// `--connect`, or a unix socket that the policy lists.
+    #[error("--connect {socket}: {why}")]
+    Socket {
+        /// As given.
+        socket: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// An agent cannot have what it is given.
     #[error("agent {name}: {why}; --agent none runs it without")]
     Agent {

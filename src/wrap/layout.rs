@@ -159,6 +159,16 @@ impl Layout {
             .retain(|b| *b != self.workspace && (self.apart.contains(b) || !is_shown(b)));
     }
 
+    /// Adds the system's link to /run, by which clients find the sockets of databases.
+    pub fn add_run_link(&mut self) {
+        let link = Path::new("/var/run");
+        let covers = |place: &PathBuf| link.starts_with(place) || place.starts_with(link);
+        let is_covered = self.binds.iter().chain(self.writable()).any(covers);
+        if !is_covered {
+            self.links.push((link.to_owned(), PathBuf::from("/run")));
+        }
+    }
+
     /// The places where the command's writes last.
     pub fn writable(&self) -> impl Iterator<Item = &PathBuf> {
         self.written.iter().chain([&self.workspace])

@@ -25,6 +25,7 @@ mod repository;
 mod script;
 mod secrets;
 pub mod settings;
+mod sockets;
 mod spec;
 mod ssh_agent;
 mod summary;
@@ -46,7 +47,7 @@ use crate::cli::{self, GlobalOptions, Walls};
 use crate::plan::time::EndCause;
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::policy::{
-    Access, Field, MountRule, NetworkMode, ResolvedPolicy, Selection, SshFingerprint, SshKey,
+    Access, Field, MountRule, NetworkMode, ResolvedPolicy, Selection, SshFingerprint,
 };
 use crate::render::explain::LandlockWalls;
 use crate::runtime::clock;
@@ -56,6 +57,7 @@ use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
+use crate::runtime::user_relay::UserSockets;
 use crate::sidecar;
 use agents::{Agent, AgentHome, ProgramPlaces};
 use bundle::{BundleRoot, WrapBundle};
@@ -143,6 +145,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
             },
             keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
             agent: signer,
+            sockets: prepared.sockets.take(),
             proxy: wanted.proxy.named().map(|proxy| &proxy.url),
         },
     );
@@ -246,6 +249,8 @@ struct PreparedRun {
     agent: Option<AgentHome>,
     /// Keys of the user's SSH agent with which the workload signs.
     signs: BTreeSet<SshFingerprint>,
+    /// Unix sockets of databases that it reaches.
+    sockets: Option<UserSockets>,
     /// Who takes the whole network away, if it is taken away.
     without_network: Option<String>,
 }
@@ -303,6 +308,7 @@ fn prepare(
     proxy::tell(wanted, &resolved);
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
+    let sockets = wanted.sockets(&resolved, &mut layout)?;
     let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;
     missing.iter().for_each(|line| crate::log::complain(line));
     workspace::check_state(&layout)?;
@@ -333,7 +339,8 @@ fn prepare(
         },
         agent: layout.agent.take(),
         git: layout.git,
-        signs: signing_keys(&resolved),
+        signs: ssh_agent::signing_keys(&resolved),
+        sockets,
         without_network: without_network(&resolved),
     })
 }
@@ -342,12 +349,6 @@ fn without_network(resolved: &ResolvedPolicy) -> Option<String> {
     let origin = resolved.origins.get(&Field::NetworkMode);
     let is_none = resolved.policy.network.mode == NetworkMode::None;
     is_none.then(|| origin.map_or_else(|| "the policy".to_owned(), ToString::to_string))
-}
-
-/// Keys of the user's SSH agent with which the workload may sign.
-fn signing_keys(resolved: &ResolvedPolicy) -> BTreeSet<SshFingerprint> {
-    let keys = resolved.policy.network.ssh_keys.iter();
-    keys.filter_map(SshKey::fingerprint).collect()
 }
 
 /// The visible parts of the node. Call it with the user's rights over files.

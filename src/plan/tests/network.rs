@@ -303,6 +303,51 @@ fn a_service_of_the_machine_is_wraps_alone_and_its_port_leads_to_one() {
     }
 }
 
+#[test]
+fn a_databases_socket_has_a_known_name_and_a_directory_of_its_own() {
+    let one = wrapping(|policy| services(policy, &["/var/run/postgresql/.s.PGSQL.5432", "*"]));
+    let one = one.plan().network;
+    let directory = Path::new("/run/postgresql");
+    assert_eq!(one.socket_directories(), [directory].into());
+    assert!(one.ports.is_empty() && one.connect.is_empty() && one.dials_nothing());
+    for (case, why) in [
+        (
+            under("standard").site(|policy| services(policy, &["/run/x/redis.sock"])),
+            "only `agentbox wrap`",
+        ),
+        (
+            wrapping(|policy| {
+                policy.network.mode = NetworkMode::None;
+                services(policy, &["/run/x/redis.sock"]);
+            }),
+            "--set network.mode=local",
+        ),
+        (
+            wrapping(|policy| services(policy, &["/run/docker.sock"])),
+            "use [HOST:]PORT",
+        ),
+        (
+            wrapping(|policy| services(policy, &["/run/x/mysqld.sock", "/run/x/y/mysqld.sock"])),
+            "lies below /run/x",
+        ),
+        (
+            wrapping(|policy| services(policy, &["/run/mysqld.sock"])),
+            "which the sandbox has",
+        ),
+        (
+            wrapping(|policy| services(policy, &["/dev/x/mysqld.sock"])),
+            "no database",
+        ),
+        (
+            wrapping(|policy| services(policy, &["/run/agentbox/mysqld.sock"])),
+            "no database",
+        ),
+    ] {
+        let message = case.refused();
+        assert!(message.contains(why), "{why}: {message}");
+    }
+}
+
 fn services(policy: &mut Policy, items: &[&str]) {
     policy.network.connect = items.iter().map(|item| item.parse().unwrap()).collect();
 }

@@ -448,7 +448,7 @@ fn each_field_is_limited_by_its_own_rule() {
         ),
         (
             NetworkConnect,
-            "network.connect = ['5432', 'db.test:80']",
+            "network.connect = ['5432', '/run/x/redis.sock']",
             "network.connect = ['5432']",
             true,
         ),

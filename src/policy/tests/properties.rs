@@ -71,7 +71,10 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::NetworkAskSeconds => (Number, vec![dice.pick(&["1", "30", "600"])]),
         Field::NetworkCoolDown => (Number, vec![dice.pick(&["0", "60", "86400"])]),
         Field::NetworkInbound => (List, dice.some(&["80", "8080", "*"])),
-        Field::NetworkConnect => (List, dice.some(&["5432", "db.test:80", "*"])),
+        Field::NetworkConnect => (
+            List,
+            dice.some(&["5432", "db.test:80", "/run/x/redis.sock", "*"]),
+        ),
         Field::NetworkSshKeys => {
             let key = "SHA256:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
             (List, dice.some(&[key, "*"]))

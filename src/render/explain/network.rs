@@ -42,6 +42,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan, tool: Tool) {
     for (port, target) in &network.connect {
         page.item(service(*port, target));
     }
+    sockets(page, network);
     if let Some(plan) = &network.signing {
         signing(page, plan, network);
     }
@@ -59,6 +60,18 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan, tool: Tool) {
     }
     for (key, value) in &network.sysctl {
         page.item(format_args!("{} = {}", escape(key), escape(value)));
+    }
+}
+
+/// The sockets of databases.
+fn sockets(page: &mut Page, network: &NetworkPlan) {
+    for socket in &network.sockets {
+        page.item(format_args!(
+            "connected: {socket} inside leads to the server at that path outside, which sees your user"
+        ));
+    }
+    if !network.sockets.is_empty() {
+        page.item("connections to a socket are logged; no budget, deny rule or search for honey values covers them");
     }
 }
 

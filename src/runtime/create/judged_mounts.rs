@@ -20,6 +20,7 @@ use crate::probe::{HeldSource, SourcesByMount};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
+use crate::runtime::user_relay;
 use crate::sys::mount::{change, map_ids};
 
 /// Copies every source that the plan mounts late, the network wall's files, and git's exclude files.
@@ -29,6 +30,7 @@ pub fn prepare(
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
     let shows = shown::is_there(plan);
+    let network = &plan.network;
     let plan = &plan.filesystem;
     let mut all = Vec::new();
     let by_mount = SourcesByMount::new(sources);
@@ -76,7 +78,9 @@ pub fn prepare(
         let at = Path::new(DENIED_IN);
         (at, shown::directory(files), FileKind::Directory)
     });
-    for (destination, path, kind) in own.chain(shown) {
+    let sockets = user_relay::socket_directories(network, files);
+    let sockets = sockets.map(|(at, path)| (at, path, FileKind::Directory));
+    for (destination, path, kind) in own.chain(shown).chain(sockets) {
         let step = || format!("copy the mount of {path:?}");
         let file = rustix::fs::open(
             &path,

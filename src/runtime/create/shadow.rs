@@ -21,6 +21,7 @@ use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
 use crate::runtime::network::{resolver, shown};
 use crate::runtime::unprivileged;
+use crate::runtime::user_relay;
 
 /// libcontainer's spec, and the work that remains for the container's init process.
 pub(super) struct Shadow {
@@ -62,6 +63,7 @@ pub(super) fn write_shadow(
                     .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
             }
             shown::make(dir, plan)?;
+            user_relay::make_socket_directories(dir, plan)?;
             shadow::confined(spec, plan, &places)
         }
         None => {

@@ -27,9 +27,9 @@ use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::runs::RunDir;
-use crate::runtime::ssh_relay::{self, Signer, UserAgent};
 use crate::runtime::start;
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::user_relay::{self, Signer, UserAgent, UserSockets};
 use crate::sidecar::SidecarRecord;
 use crate::sidecar::user_relay::UserRelay;
 
@@ -81,6 +81,8 @@ pub struct Attendance<'a> {
     pub keep: Option<Keep>,
     /// The user's SSH agent, if the workload may sign.
     pub agent: Option<UserAgent>,
+    /// Unix sockets of databases that the user names.
+    pub sockets: Option<UserSockets>,
     /// The upstream proxy of the user's environment.
     pub proxy: Option<&'a ProxyUrl>,
 }
@@ -128,22 +130,20 @@ pub fn run(
     let init = record.init.ok_or(RuntimeError::NotRunning);
     let started = init.and_then(|init| {
         // Watch it before it may run, so that a very short program is not lost.
-        let foreground = if afterwards == RunMode::Detach {
-            None
-        } else {
-            Some(Foreground::new(init.pid)?)
-        };
+        let waits = afterwards != RunMode::Detach;
+        let foreground = waits.then(|| Foreground::new(init.pid)).transpose()?;
         let notify = ReadinessRelay::listen(&place, init)?;
-        let signer = ssh_relay::begin(&place, &record, init, attendance.agent.as_ref())?;
+        let signer = user_relay::sign(&place, &record, init, attendance.agent.as_ref())?;
+        let sockets = user_relay::connect(&place, &record, init, attendance.sockets.as_ref())?;
         start::start_recorded(global, &place, lock, &mut record, attendance.proxy)?;
         let keep = attendance.keep;
         let mut prompts = keep.and_then(|keep| Prompts::new(record, keep));
         let signer = signer.map(|signer| confirmed(signer, prompts.as_mut(), attendance.agent));
-        Ok((foreground, notify, (prompts, signer)))
+        Ok((foreground, notify, (prompts, [signer, sockets])))
     });
-    let status = started.and_then(|(foreground, notify, (prompts, signer))| match foreground {
+    let status = started.and_then(|(foreground, notify, (prompts, relays))| match foreground {
         Some(mut foreground) => {
-            let _ends_after_the_container = signer;
+            let _end_after_the_container = relays;
             foreground.prompts = prompts;
             foreground.notify = notify;
             foreground.job = job;

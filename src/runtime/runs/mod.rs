@@ -6,6 +6,7 @@
 //!   sidecar.jsonl   the sidecar
 //!   warden.jsonl    the warden: how the init process ended, or the sidecar that it needed
 //!   ssh.jsonl       the relay to the user's SSH agent, if there is one
+//!   sockets.jsonl   the relay to unix sockets of databases, if there is one
 //!   time.jsonl      the timekeeper, if there is a time limit: why it ended the container
 //!   record.json     the container's record: plan, policy, annotations
 //!   filter          the seccomp program, as it was loaded
@@ -36,7 +37,7 @@ use std::path::{Path, PathBuf};
 
 use self::receipt::RECEIPT;
 use crate::audit::{self, Context, Event, whole};
-use crate::plan::PlannedMount;
+use crate::plan::{Plan, PlannedMount};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
@@ -95,16 +96,15 @@ impl RunStart<'_> {
 
 /// The logs of other writers that a run has.
 fn others(record: Option<&Record>) -> impl Iterator<Item = &'static str> {
-    let signs = |record: &Record| {
-        record
-            .plan()
-            .is_some_and(|plan| plan.network.signing.is_some())
-    };
-    let signs = record.is_none_or(signs);
-    let ends = |record: &Record| record.plan().is_some_and(|plan| plan.time.is_some());
-    let ends = record.is_none_or(ends);
+    let has =
+        move |has: fn(&Plan) -> bool| record.is_none_or(|record| record.plan().is_some_and(has));
     let all = whole::OTHERS.into_iter();
-    all.filter(move |name| (signs || *name != audit::SSH) && (ends || *name != audit::TIME))
+    all.filter(move |name| match *name {
+        audit::SSH => has(|plan| plan.network.signing.is_some()),
+        audit::SOCKETS => has(|plan| !plan.network.sockets.is_empty()),
+        audit::TIME => has(|plan| plan.time.is_some()),
+        _ => true,
+    })
 }
 
 /// The directory of the caller's runs.

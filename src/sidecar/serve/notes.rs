@@ -39,7 +39,8 @@ impl Wall {
             | ConnectionKind::Outside
             | ConnectionKind::Unrouted
             | ConnectionKind::Unanswered
-            | ConnectionKind::Control => {}
+            | ConnectionKind::Control
+            | ConnectionKind::Socket => {}
         }
         self.log(Event {
             cause: Some(kind.into()),

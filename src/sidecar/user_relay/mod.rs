@@ -1,48 +1,52 @@
-//! Relays to servers of `wrap`'s user: processes beside the sidecar. One is for the keys that `--ssh-agent` lists.
+//! Relays to servers of `wrap`'s user: processes beside the sidecar. One is for the keys that `--ssh-agent` lists, one for
+//! the unix sockets that `--connect` names.
 //!
 //! ```text
 //! workload --/run/agentbox/ssh-agent--> RELAY --the only file of its root--> the user's agent
 //!                                         |
 //!                                         +--> ssh.jsonl, a line for each signature
+//!
+//! workload --/run/postgresql/.s...----> RELAY --a directory of its root----> the database
+//!                                         |
+//!                                         +--> sockets.jsonl, two lines for each connection
 //! ```
 //!
 //! They are not the sidecar. Such a server answers its own user alone (SO_PEERCRED), so a relay has that user's id, which
 //! nothing that decides about the network may have. It reads messages of the workload: a flood, or a fault in reading
 //! them, leaves the network's wall alone. And it is the same under every network mode.
 //!
-//! A relay has the server's socket, an empty network and no right. The decision about a signature is in
+//! A relay has the agent's socket or the databases' directories, an empty network and no right. The decision about a signature is in
 //! [`crate::egress::ssh`]. Each connection inside has one to the server, because an SSH agent keeps bindings to servers by
 //! connection.
 //!
 //! It ends with the init process, and with `wrap`. Without it nothing signs.
 
 mod connection;
+mod duty;
 mod log;
 mod program;
 pub mod question;
 mod serve;
+mod sockets;
 
-use std::ffi::CStr;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
-use serde::{Deserialize, Serialize};
 
+pub use self::duty::SocketTarget;
+pub use self::duty::VERB;
+use self::duty::{RelayDuty, RelayReply, RelaySetup};
 pub use self::program::main;
 use super::SidecarError;
 use super::protocol;
 use super::record;
 use crate::audit::Context;
 use crate::egress::ssh::key::ListedKey;
-use crate::sys::event::readable;
 use crate::sys::process::{self, NewProgram};
 use crate::sys::socket;
 
-/// argv[1]: the hidden verb that [`main`] serves.
-pub const VERB: &CStr = c"user-relay";
 /// From the clone to the answer; it takes milliseconds.
 const READY_WITHIN: Duration = Duration::from_secs(10);
 
@@ -77,6 +81,19 @@ pub enum RelayWork<'a> {
         /// The line to the user, if each signature is confirmed.
         questions: Option<QuestionLine<'a>>,
     },
+    /// Connections to unix sockets of databases.
+    Connect(Vec<RelayedSocket<'a>>),
+}
+
+/// A unix socket of a database.
+#[derive(Debug)]
+pub struct RelayedSocket<'a> {
+    /// Where it leads.
+    pub target: SocketTarget,
+    /// The directory with the server's socket, as a detached mount that follows no link.
+    pub directory: BorrowedFd<'a>,
+    /// The socket for the workload, which listens.
+    pub listener: BorrowedFd<'a>,
 }
 
 /// The line by which the user is asked.
@@ -86,78 +103,6 @@ pub struct QuestionLine<'a> {
     pub socket: BorrowedFd<'a>,
     /// How long a question waits, in seconds.
     pub seconds: u32,
-}
-
-/// The first message to it. Descriptors come with it: journal, init, and those of its duty.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RelaySetup {
-    uid: u32,
-    gid: u32,
-    context: Context,
-    duty: RelayDuty,
-}
-
-/// What it does.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-enum RelayDuty {
-    /// Agent and listener come with it, and the line for questions if it has `ask_seconds`.
-    Sign {
-        keys: Vec<ListedKey>,
-        /// How long a question waits; `None` if the user is not asked.
-        ask_seconds: Option<u32>,
-    },
-}
-
-impl RelayDuty {
-    /// argv[0], as ps(1) shows it.
-    fn program(&self) -> &'static CStr {
-        match self {
-            Self::Sign { .. } => c"agentbox-ssh",
-        }
-    }
-
-    /// The name in messages.
-    fn peer(&self) -> &'static str {
-        match self {
-            Self::Sign { .. } => "relay to the SSH agent",
-        }
-    }
-
-    /// How many descriptors it needs.
-    fn descriptors(&self) -> usize {
-        match self {
-            Self::Sign { ask_seconds, .. } => 2 + usize::from(ask_seconds.is_some()),
-        }
-    }
-}
-
-/// Its answer.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "snake_case")]
-enum RelayReply {
-    /// It is confined, and serves.
-    Ready,
-    /// It failed, and exits.
-    Failed { reason: String },
-}
-
-/// How a relay learns that it is not needed any more.
-struct RelayFds {
-    init: OwnedFd,
-    line: OwnedFd,
-}
-
-impl RelayFds {
-    /// Waits until the init process or `wrap` has ended. `wrap` sends nothing more: the line is readable when it has
-    /// closed.
-    async fn ended(&self) -> io::Result<()> {
-        tokio::select! {
-            ended = readable(&self.init) => ended,
-            ended = readable(&self.line) => ended,
-        }
-    }
 }
 
 /// A running relay, which ends when this is dropped.
@@ -222,6 +167,14 @@ impl<'a> RelayWork<'a> {
                 let mut fds = vec![agent, listener];
                 fds.extend(questions.map(|line| line.socket));
                 (RelayDuty::Sign { keys, ask_seconds }, fds)
+            }
+            Self::Connect(sockets) => {
+                let directories = sockets.iter().map(|socket| socket.directory);
+                let listeners = sockets.iter().map(|socket| socket.listener);
+                let fds = directories.chain(listeners).collect();
+                let targets = sockets.iter().map(|socket| socket.target.clone());
+                let targets = targets.collect();
+                (RelayDuty::Connect { targets }, fds)
             }
         }
     }

@@ -4,8 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use super::duty::{RelayDuty, RelayFds, RelayReply, RelaySetup, VERB};
 use super::serve;
-use super::{RelayDuty, RelayFds, RelayReply, RelaySetup, VERB};
+use super::sockets;
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::confine::{self, SidecarRlimits, not_held};
@@ -25,6 +26,7 @@ fn limits(duty: &RelayDuty) -> SidecarRlimits {
     SidecarRlimits {
         open_files: match duty {
             RelayDuty::Sign { .. } => 256,
+            RelayDuty::Connect { .. } => 1024,
         },
         file_bytes: crate::audit::quota::MOST_BYTES + (1 << 20),
     }
@@ -86,6 +88,7 @@ fn begin(line: &OwnedFd) -> Result<ConfinedRelay, SidecarError> {
     let [journal, init] = <[OwnedFd; 2]>::try_from(fds).map_err(|fds| wrong(fds.len()))?;
     let shown: Vec<OwnedFd> = match &setup.duty {
         RelayDuty::Sign { .. } => rest.drain(..1).collect(),
+        RelayDuty::Connect { targets } => rest.drain(..targets.len()).collect(),
     };
     // In a static binary the crate opens /dev/urandom once and reads it.
     getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
@@ -137,6 +140,7 @@ fn confined(duty: &RelayDuty, shown: Vec<OwnedFd>, identity: Identity) -> Result
     let content = match (duty, &shown[..]) {
         (RelayDuty::Sign { .. }, [agent]) => RootContent::Agent(agent.as_fd()),
         (RelayDuty::Sign { .. }, _) => RootContent::Nothing,
+        (RelayDuty::Connect { .. }, directories) => RootContent::Directories(directories),
     };
     confine::hide_all_but(content, limits)?;
     // A descriptor of a mount would be one of the node's file system.
@@ -171,6 +175,9 @@ impl ConfinedRelay {
                 listener
                     .map_err(Into::into)
                     .and_then(|listener| serve::run(fds, listener, keys, journal, questions))
+            }
+            RelayDuty::Connect { targets } => {
+                sockets::run(fds, rest.zip(targets).collect(), journal)
             }
         };
         served.map_err(SidecarError::step("serve the user's socket"))

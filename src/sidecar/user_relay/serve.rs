@@ -12,8 +12,8 @@ use tokio::sync::{Mutex, MutexGuard, Semaphore};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-use super::RelayFds;
 use super::connection;
+use super::duty::RelayFds;
 use super::log::{self, RelayLog};
 use super::question::{ConfirmationFailure, Questions};
 use crate::egress::ssh::agent::RequestedSignature;

@@ -131,6 +131,11 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
                 .to_owned(),
         );
     }
+    if let Some(socket) = plan.network.sockets.first() {
+        return Some(format!(
+            "--connect {socket} needs a UNIX socket, which these walls do not allow: use --connect PORT if the server listens on one"
+        ));
+    }
     if !plan.network.inbound.is_empty() {
         return Some("network.inbound and --publish need a network namespace, which these walls do not have: the command can open no server".to_owned());
     }
@@ -210,6 +215,11 @@ mod tests {
             limit.starts_with("limits.pids (--set) needs a cgroup"),
             "{limit}"
         );
+        let mut socket = plain();
+        let database = "/run/postgresql/.s.PGSQL.5432".parse().unwrap();
+        socket.network.sockets.insert(database);
+        let socket = refused(socket, &builtin, LANDLOCK_LEAST_ABI).unwrap();
+        assert!(socket.contains("--connect PORT"), "{socket}");
         // The origin of another field says nothing about limits.
         let other = refused(plain(), &[("network.mode", "--set")], LANDLOCK_LEAST_ABI);
         assert_eq!(other, None);

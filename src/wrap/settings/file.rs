@@ -408,7 +408,7 @@ mod tests {
             hide = ["secret"]
             unprotect = [".vscode"]
             publish = [8080, "127.0.0.1:9090:3000"]
-            connect = [5432, "db.corp.example:6379"]
+            connect = [5432, "db.corp.example:6379", "/var/run/x/redis.sock"]
             env = ["TOKEN", "MODE=secret"]
             env-file = [".env"]
             quiet = true
@@ -442,6 +442,7 @@ mod tests {
                 "publish network.inbound=3000 true",
                 "connect network.connect=5432 true",
                 "connect network.connect=db.corp.example:6379 true",
+                "connect network.connect=/run/x/redis.sock true",
                 "unprotect filesystem.unprotected=.vscode true",
                 "ask network.on-unknown=ask false",
             ]
@@ -465,7 +466,7 @@ mod tests {
             !effects.contains("MODE=") && effects.contains("MODE"),
             "{effects}"
         );
-        assert_eq!(settings.effects().len(), 26);
+        assert_eq!(settings.effects().len(), 27);
     }
 
     #[test]
@@ -480,6 +481,7 @@ mod tests {
             ("publish = [\"8080/udp\"]", "HOSTPORT"),
             ("connect = [\"5432/udp\"]", "HOST:PORT"),
             ("connect = [\"*\"]", "for ceilings"),
+            ("connect = [\"~/x/redis.sock\"]", "whole path"),
             ("command = [\"sh\"]", "unknown field"),
             ("workspace = \"/\"", "unknown field"),
             ("agent = \"clod\"", "claude"),
