@@ -41,13 +41,18 @@ impl ListenFds {
     }
 }
 
-/// The program's path before this process left its mount namespace.
+/// The program's path before this process left its mount namespace. Not set for a process that runs from a sealed mount already.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
 
 /// Saves the program's path. Call this before the process makes a mount namespace: when the old one has no process
 /// left, its mounts are taken apart, and the kernel then names the file only by its path in its own mount (d_path in
 /// the kernel).
 pub fn remember_path() {
+    let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    // Without a right to mount it is not to be told, and [`crate::sys::start`] has not sealed it.
+    if exe.and_then(|exe| is_sealed(&exe)).unwrap_or(false) {
+        return;
+    }
     if let Ok(path) = std::fs::read_link(EXE) {
         PATH.get_or_init(|| path);
     }
@@ -59,7 +64,9 @@ pub fn ensure(listen: ListenFds) -> Result<(), RuntimeError> {
     let step = "protect the runtime's own file (CVE-2019-5736)";
     let exe = rustix::fs::open(EXE, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
         .map_err(RuntimeError::io(step))?;
-    let sealed = is_sealed(&exe).map_err(RuntimeError::io(step))?;
+    // In a new mount namespace a file that the old one mounts by itself, read-only, looks sealed, and is not. Besides, only a program
+    // that was executed in its user namespace belongs to it (ptrace(2), would_dump in fs/exec.c).
+    let sealed = PATH.get().is_none() && is_sealed(&exe).map_err(RuntimeError::io(step))?;
     let clean = std::env::vars_os().all(|(name, _)| listen.keeps(&name));
     if sealed && clean {
         return Ok(());
