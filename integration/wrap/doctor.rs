@@ -72,6 +72,59 @@ fn where_it_says_that_wrap_works_wrap_works_and_nothing_is_left() {
     person.wraps(&[], "true").ok();
 }
 
+/// Runs a script in a container of runc, with this program at `/ab`.
+fn in_container(docker: &Docker, user: &str, options: &[&str], script: &str) -> Finished {
+    let binary = format!("{}:/ab:ro", program());
+    let fixed = ["--runtime", "runc", "--user", user, "-v", &binary];
+    let options = [&fixed[..], options, &["test-workloads"]].concat();
+    docker.run(&options, &["sh", "-c", script])
+}
+
+/// NEWCOMER2 F2: in a container the doctor and `wrap` agree, and each printed cure works.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn in_a_container_the_doctor_and_wrap_agree_and_their_cure_works() {
+    let docker = Docker::connect();
+    let wrap = "mkdir -p /tmp/w && cd /tmp/w && /ab wrap --quiet -- true";
+    let open = "--security-opt=seccomp=unconfined";
+    let paths = "--security-opt=systempaths=unconfined";
+    for user in ["0:0", "1000:1000"] {
+        for options in [&[][..], &[open]] {
+            let wrapped = in_container(&docker, user, options, wrap);
+            assert_eq!(wrapped.code, 125, "{wrapped}");
+            let doctor = in_container(&docker, user, options, "/ab doctor");
+            assert_eq!(doctor.code, 1, "{doctor}");
+            assert!(
+                doctor.stdout.contains("agentbox wrap: does not work"),
+                "{doctor}"
+            );
+            for said in [&wrapped.stderr, &doctor.stdout] {
+                assert!(said.contains("systempaths=unconfined"), "{said}");
+                assert!(said.contains("--walls landlock"), "{said}");
+                assert!(!said.contains("Mount {"), "{said}");
+            }
+            assert!(!wrapped.stderr.contains("sudo"), "{wrapped}");
+            assert!(user != "0:0" || !doctor.stdout.contains("sudo"), "{doctor}");
+            let cured = wrap.replace("--quiet", "--quiet --walls landlock");
+            in_container(&docker, user, options, &cured).ok();
+        }
+        for options in [&[open, paths][..], &["--privileged"]] {
+            in_container(&docker, user, options, wrap).ok();
+            in_container(&docker, user, options, "/ab doctor >&2").ok();
+        }
+    }
+    // Root's own walls need cgroups that can be made.
+    let admin = ["--cap-add=SYS_ADMIN"];
+    for script in [wrap, "/ab doctor >&2"] {
+        let seen = in_container(&docker, "0:0", &admin, script);
+        assert!(
+            seen.code != 0 && seen.stderr.contains("read-only"),
+            "{seen}"
+        );
+        assert!(seen.stderr.contains("--privileged"), "{seen}");
+    }
+}
+
 /// Runs a command as a user without user namespaces: by the sysctl of a namespace of the test's own.
 fn without_namespaces(arguments: &[&str]) -> Finished {
     let script = "echo 0 >/proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all -- \"$@\"";

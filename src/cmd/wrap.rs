@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::exit::exit_code;
 use super::{explain, out};
@@ -12,6 +12,7 @@ use crate::log::progress;
 use crate::policy::PolicyError;
 use crate::render::explain::{self as page, PageLength};
 use crate::runtime::RuntimeError;
+use crate::runtime::obstacle::Obstacle;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
 use crate::runtime::unprivileged;
@@ -22,7 +23,13 @@ use crate::wrap::{self, WrapRequest};
 /// `docker run`.
 pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     attempt(global, args).unwrap_or_else(|error| {
-        crate::log::fatal(&error);
+        match obstacle(&error) {
+            Some(obstacle) => {
+                log::debug!("the failure itself: {error:#}");
+                crate::log::fatal(&anyhow!("{obstacle}: {}", obstacle.remedy()));
+            }
+            None => crate::log::fatal(&error),
+        }
         let policy = error.chain().find_map(policy_error);
         if let Some(files) = policy.and_then(PolicyError::files_that_permit) {
             crate::log::complain("root permits it by these lines in two files:");
@@ -30,6 +37,21 @@ pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
         }
         exit_code(wrap::status_of(&error))
     })
+}
+
+/// What a container around this program keeps from `wrap`, if the runtime failed. Refusals have their own words.
+fn obstacle(error: &anyhow::Error) -> Option<Obstacle> {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+    let is_step = causes.any(|cause| {
+        matches!(
+            cause,
+            RuntimeError::Container { .. }
+                | RuntimeError::Cgroup(_)
+                | RuntimeError::Sidecar(_)
+                | RuntimeError::Io { .. }
+        )
+    });
+    is_step.then(unprivileged::obstacle).flatten()
 }
 
 /// The policy error in an error. Looks also behind a runtime error that hides it from the chain

@@ -11,7 +11,9 @@ use crate::plan::HostFacts;
 use crate::policy::{Selection, WrapOptions};
 use crate::probe;
 use crate::runtime::input::node_files::{self, NodeFiles};
+use crate::runtime::obstacle::{self, Obstacle};
 use crate::runtime::state::store;
+use crate::runtime::unprivileged::SeenHost;
 use crate::runtime::{runs, unprivileged};
 use crate::sys::program;
 use crate::wrap;
@@ -22,6 +24,8 @@ pub struct DoctorFacts {
     pub user: u32,
     /// The kernel, as this user sees it.
     pub host: HostFacts,
+    /// What a container around this program keeps from `wrap`.
+    pub obstacle: Option<Obstacle>,
     /// Facts that matter only to a caller without root's rights.
     pub ordinary: Option<OrdinaryUser>,
     /// The node file: its path, and its content or the reason why it is refused.
@@ -103,7 +107,8 @@ pub struct Clock {
 /// Reads all facts.
 pub fn read(global: &mut GlobalOptions) -> io::Result<DoctorFacts> {
     let records = store::settle(global).map(|()| store::run_dir().to_owned());
-    let (host, ordinary) = host()?;
+    let (seen, ordinary) = host()?;
+    let SeenHost { host, obstacle } = seen;
     let config = node_files::config(global).to_owned();
     let node = node_files::check_caller(global).and_then(|()| NodeFiles::of(global));
     let engine_policy = match &node {
@@ -120,6 +125,7 @@ pub fn read(global: &mut GlobalOptions) -> io::Result<DoctorFacts> {
     Ok(DoctorFacts {
         user: unprivileged::uid(),
         host,
+        obstacle,
         ordinary,
         node: (config, node.map_err(|error| log::chain(&error))),
         wrap_policy: wrap_policy.map_err(|error| format!("{error:#}")),
@@ -146,18 +152,28 @@ fn engine_policy(files: &NodeFiles, global: &GlobalOptions) -> Result<String, St
 }
 
 /// The kernel as `wrap` sees it.
-fn host() -> io::Result<(HostFacts, Option<OrdinaryUser>)> {
+fn host() -> io::Result<(SeenHost, Option<OrdinaryUser>)> {
     if unprivileged::person().is_none() {
-        return Ok((probe::host(), None));
+        let seen = SeenHost {
+            host: probe::host(),
+            obstacle: obstacle::find()?,
+        };
+        return Ok((seen, None));
     }
     let seen = unprivileged::attempt()?;
     let no_cgroup = unprivileged::attempt_cgroup()?.err();
-    let (host, namespace) = match seen {
-        Ok(host) => (host, Ok(())),
-        Err(why) => (probe::host(), Err(why)),
+    let (seen, namespace) = match seen {
+        Ok(seen) => (seen, Ok(())),
+        Err(why) => (
+            SeenHost {
+                host: probe::host(),
+                obstacle: None,
+            },
+            Err(why),
+        ),
     };
     Ok((
-        host,
+        seen,
         Some(OrdinaryUser {
             namespace,
             no_cgroup,

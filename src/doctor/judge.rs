@@ -20,6 +20,7 @@ const LITTLE_SPACE: u64 = 64 << 20;
 pub fn checks(facts: &DoctorFacts) -> Vec<Check> {
     let mut all = kernel(facts);
     all.extend(facts.ordinary.iter().map(user_namespaces));
+    all.extend(container(facts));
     all.push(landlock_walls(facts));
     all.push(cgroups(facts));
     all.push(core_files(facts));
@@ -117,6 +118,13 @@ fn user_namespaces(user: &OrdinaryUser) -> Check {
     }
 }
 
+/// A container around this program.
+fn container(facts: &DoctorFacts) -> Option<Check> {
+    let obstacle = facts.obstacle.as_ref()?;
+    let check = ok("container", writers(facts), obstacle.to_string());
+    Some(check.lacking(CheckState::Missing, obstacle.remedy()))
+}
+
 fn landlock_walls(facts: &DoctorFacts) -> Check {
     let abi = facts.host.landlock_abi;
     let check = ok("landlock-walls", LANDLOCK, format!("Landlock ABI {abi}"));
@@ -146,7 +154,10 @@ fn cgroups(facts: &DoctorFacts) -> Check {
             None => ok(name, WRAP, "version 2, with one of yours"),
             Some(why) => ok(name, WRAP, why.clone()).lacking(
                 CheckState::Warning,
-                "`wrap` bounds no memory, processors or processes: use cgroup v2 and a login session of systemd, or sudo",
+                match facts.user {
+                    0 => "`wrap` bounds no memory, processors or processes: user 0 lacks CAP_SYS_ADMIN here",
+                    _ => "`wrap` bounds no memory, processors or processes: use cgroup v2 and a login session of systemd, or sudo",
+                },
             ),
         };
     }

@@ -126,7 +126,11 @@ impl DoctorReport {
             "\nagentbox wrap: {}; with --walls landlock: {}; containers of engines: {}\n",
             word(self.wrap),
             word(self.landlock),
-            self.engines.map_or("ask as root", word)
+            match (self.engines, self.user) {
+                (Some(works), _) => word(works),
+                (None, 0) => "unknown without CAP_SYS_ADMIN",
+                (None, _) => "ask as root",
+            }
         );
         text
     }

@@ -8,6 +8,7 @@ use super::facts::{
 };
 use super::{CheckState, DoctorReport, Purpose};
 use crate::plan::HostFacts;
+use crate::runtime::obstacle::Obstacle;
 
 fn host() -> HostFacts {
     HostFacts {
@@ -31,6 +32,7 @@ fn node() -> DoctorFacts {
     DoctorFacts {
         user: 0,
         host: host(),
+        obstacle: None,
         ordinary: None,
         node: (
             "/etc/agentbox/config.toml".into(),
@@ -80,6 +82,26 @@ fn a_node_with_everything_has_no_fault() {
     let report = report(&node());
     assert!(report.wrap && report.landlock && report.wrap_works());
     assert_eq!(report.engines, Some(true));
+}
+
+#[test]
+fn a_container_around_it_that_keeps_proc_or_cgroups_from_wrap_is_named() {
+    for obstacle in [
+        Obstacle::MaskedProc,
+        Obstacle::Cgroups("/sys/fs/cgroup/cpu".into()),
+        Obstacle::PivotRoot,
+    ] {
+        let facts = DoctorFacts {
+            obstacle: Some(obstacle.clone()),
+            ..node()
+        };
+        assert_eq!(faults(&facts), [("container", CheckState::Missing)]);
+        let report = report(&facts);
+        assert!(!report.wrap && report.landlock, "{obstacle}");
+        let text = report.text();
+        assert!(text.contains("wrap --walls landlock"), "{text}");
+        assert!(text.contains("--privileged"), "{text}");
+    }
 }
 
 #[test]

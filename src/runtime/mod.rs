@@ -11,6 +11,7 @@
 //! | [`network`] | the network wall, requests to the sidecar, names, denied connections |
 //! | [`state`] | the state of containers, and how they are found |
 //! | [`unprivileged`], [`own_sandbox`] | the user namespace of a caller without root's rights; that of a sandbox of theirs |
+//! | [`obstacle`] | what a container around this program keeps from `wrap` |
 //! | [`runs`] | the logs of containers, which stay after their end |
 //! | [`hooks`], [`agent`] | the engine's hooks and seccomp agent |
 //! | [`files`], [`status`] | its own small files; libcontainer's view of a container |
@@ -31,6 +32,7 @@ pub mod input;
 pub mod launch;
 mod libcontainer_log;
 pub mod network;
+pub mod obstacle;
 pub mod own_sandbox;
 pub mod pidfd;
 mod planted;

@@ -27,6 +27,7 @@ use crate::plan::HostFacts;
 use crate::probe;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
+use crate::runtime::obstacle::{self, Obstacle};
 use crate::runtime::seal;
 use crate::sys::process;
 use crate::sys::user_namespace::{self, Ids};
@@ -178,15 +179,33 @@ pub fn join(
 
 /// What the kernel can do for the caller, seen as `wrap` sees it, or why there is no namespace to see it in. A child looks, and ends:
 /// nothing of it stays. To be called by a process with one thread.
-pub fn attempt() -> io::Result<Result<HostFacts, String>> {
+pub fn attempt() -> io::Result<Result<SeenHost, String>> {
     in_child(|| {
         let made = rights().and_then(|rights| match rights {
             Rights::None(person) => make(person),
             Rights::Root | Rights::Inside(_) => Ok(()),
         });
-        let seen = made.map(|()| probe::host());
+        let seen = made.map(|()| SeenHost {
+            host: probe::host(),
+            obstacle: obstacle::find().ok().flatten(),
+        });
         seen.map_err(|error| crate::log::chain(&error))
     })
+}
+
+/// What a child of [`attempt`] sees.
+#[derive(Debug, Serialize, serde::Deserialize)]
+pub struct SeenHost {
+    /// The kernel.
+    pub host: HostFacts,
+    /// What a container around it keeps from `wrap`.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// What a container around this process keeps from `wrap`, looked for after a failure. `None` also if that cannot be told.
+pub fn obstacle() -> Option<Obstacle> {
+    let is_alone = !is_outside() && process::is_single_threaded().unwrap_or(false);
+    is_alone.then(obstacle::find)?.ok().flatten()
 }
 
 /// Whether [`settle`] gets a cgroup, or why not. Where only systemd can tell, a child asks for a scope, which ends with it.
@@ -247,6 +266,10 @@ struct Sysctls {
     apparmor: Option<u64>,
     /// Whether this process is under a seccomp filter.
     filtered: bool,
+    /// Whether files of /proc are covered, as in a container.
+    covered: bool,
+    /// Whether the caller is user 0, without root's rights.
+    zero: bool,
 }
 
 impl Sysctls {
@@ -261,14 +284,18 @@ impl Sysctls {
             clone: number("kernel/unprivileged_userns_clone"),
             apparmor: number("kernel/apparmor_restrict_unprivileged_userns"),
             filtered: mode.is_ok_and(|m| m == rustix::thread::SecureComputingMode::Filter),
+            covered: obstacle::covers_proc(),
+            zero: rustix::process::getuid().is_root(),
         }
     }
 }
 
 /// The words for the reason, the most certain first. unshare(2) and user_namespaces(7) name the errnos.
 fn reason(errno: &io::Error, node: &Sysctls) -> String {
-    const ELSE: &str =
-        "or run it with sudo; `--walls landlock` needs no namespace; see `agentbox doctor`";
+    let sudo = match node.zero {
+        true => "",
+        false => "or run it with sudo; ",
+    };
     let why = match (errno.raw_os_error(), node) {
         (_, Sysctls { most: Some(0), .. }) | (Some(libc::ENOSPC), _) => {
             "user.max_user_namespaces leaves none: let root set it (sysctl user.max_user_namespaces=10000)"
@@ -286,6 +313,19 @@ fn reason(errno: &io::Error, node: &Sysctls) -> String {
         ) => {
             "kernel.apparmor_restrict_unprivileged_userns wants an AppArmor profile: let root run `agentbox install`"
         }
+        (
+            _,
+            Sysctls {
+                filtered: true,
+                covered: true,
+                ..
+            },
+        ) => {
+            return format!(
+                "the seccomp filter of this container denies unshare: {}; see `agentbox doctor`",
+                Obstacle::MaskedProc.remedy()
+            );
+        }
         (_, Sysctls { filtered: true, .. }) => {
             "a seccomp filter around it, such as Docker's default one, denies unshare: give the container or service one \
              that allows it"
@@ -294,7 +334,7 @@ fn reason(errno: &io::Error, node: &Sysctls) -> String {
             "a security module, a chroot, a missing CAP_SETFCAP or the kernel's configuration (CONFIG_USER_NS) is in the way"
         }
     };
-    format!("{why}; {ELSE}")
+    format!("{why}; {sudo}`--walls landlock` needs no namespace; see `agentbox doctor`")
 }
 
 #[cfg(test)]
@@ -356,6 +396,28 @@ mod tests {
             let text = reason(&errno, &node);
             assert!(text.contains(word), "{word}: {text}");
             assert!(text.contains("sudo") && text.contains("--walls landlock"));
+        }
+    }
+
+    /// In a container sudo gives no more rights, and neither does it to user 0.
+    #[test]
+    fn nobody_is_sent_to_sudo_who_gets_nothing_by_it() {
+        let eperm = || io::Error::from_raw_os_error(libc::EPERM);
+        let container = Sysctls {
+            filtered: true,
+            covered: true,
+            ..Sysctls::default()
+        };
+        let zero = Sysctls {
+            zero: true,
+            ..Sysctls::default()
+        };
+        let text = reason(&eperm(), &container);
+        assert!(text.contains("systempaths=unconfined"), "{text}");
+        for node in [container, zero] {
+            let text = reason(&eperm(), &node);
+            assert!(!text.contains("sudo"), "{text}");
+            assert!(text.contains("--walls landlock"), "{text}");
         }
     }
 }
