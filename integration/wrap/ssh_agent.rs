@@ -179,6 +179,53 @@ fn n57_a_listed_key_signs_and_another_one_does_not() {
     }
 }
 
+/// NEWCOMER2 F6: a global `commit.gpgsign` was lost without a word.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn commits_are_signed_as_the_users_own_configuration_says() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let agent = Agent::new(&person);
+    let planted = format!("{}/planted", person.project);
+    person.does("git init -q ~/src/project");
+    let configure = |key: &str| {
+        person.file(
+            ".gitconfig",
+            &format!(
+                "[user]\n\tname = a\n\temail = a@b.test\n\tsigningkey = ~/.ssh/{key}\n[gpg]\n\tformat = ssh\n\
+                 [gpg \"ssh\"]\n\tprogram = {planted}\n[commit]\n\tgpgsign = true\n"
+            ),
+        );
+    };
+    let commit = "git commit -q --allow-empty -m x && git cat-file commit HEAD | grep -c 'BEGIN SSH SIGNATURE'";
+    let line = "your git signs";
+    for name in ["listed.pub", "listed"] {
+        configure(name);
+        for (by, said) in agent.wraps(&["--ssh-agent=listed@home"], commit) {
+            assert!(!said.stderr.contains(line), "{by}: {said}");
+            assert_eq!(said.ok(), "1\n", "{by} {name}");
+        }
+        for (by, said) in agent.wraps(&[], commit) {
+            assert_eq!(said.stdout, "0\n", "{by}: {said}");
+            let cure = format!("--ssh-agent={}/.ssh/listed.pub", person.home);
+            assert!(
+                said.stderr.contains(line) && said.stderr.contains(&cure),
+                "{by}: {said}"
+            );
+        }
+    }
+    // Git is not told of a key that the relay does not offer.
+    configure("other.pub");
+    let read = "git config user.signingkey; true";
+    for (by, said) in agent.wraps(&["--ssh-agent=listed@home"], read) {
+        assert!(said.stderr.contains("/.ssh/other.pub"), "{by}: {said}");
+        assert_eq!(said.ok(), "", "{by}");
+    }
+    for (by, said) in agent.wraps(&["--quiet"], commit) {
+        assert!(!said.stderr.contains(line), "{by}: {said}");
+    }
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn n57_the_agent_is_not_changed_and_each_signature_is_in_the_log() {

@@ -11,6 +11,7 @@ mod command;
 mod credentials;
 mod environment;
 mod error;
+mod git_signing;
 mod kept;
 mod landlock;
 mod layout;
@@ -311,6 +312,11 @@ fn prepare(
     let sockets = wanted.sockets(&resolved, &mut layout)?;
     let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;
     missing.iter().for_each(|line| crate::log::complain(line));
+    let signs = signing_keys(&resolved);
+    match person.looking(|| git_signing::handed_on(wanted, &signs))? {
+        Ok(text) => layout.git.push_str(&text),
+        Err(line) => crate::log::complain(&line),
+    }
     workspace::check_state(&layout)?;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [
@@ -339,7 +345,7 @@ fn prepare(
         },
         agent: layout.agent.take(),
         git: layout.git,
-        signs: ssh_agent::signing_keys(&resolved),
+        signs,
         sockets,
         without_network: without_network(&resolved),
     })

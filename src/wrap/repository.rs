@@ -173,20 +173,25 @@ pub fn gpg_notice(home: Option<&Path>) -> Option<String> {
 }
 
 fn signs_by_gpg(text: &str) -> bool {
-    let is_on = |value: String| ["true", "yes", "on", "1"].contains(&value.as_str());
     let signs = value_of(text, ("commit", "gpgsign")).is_some_and(is_on);
     signs && value_of(text, ("gpg", "format")).is_none_or(|format| format != "ssh")
 }
 
+/// A switch of git's.
+pub fn is_on(value: String) -> bool {
+    let words = ["true", "yes", "on", "1"];
+    words.iter().any(|word| value.eq_ignore_ascii_case(word))
+}
+
 /// The user's two global files, without those that they include.
-fn global(home: Option<&Path>) -> String {
+pub fn global(home: Option<&Path>) -> String {
     let files = [".config/git/config", ".gitconfig"];
     let texts = files.iter().filter_map(|file| text_of(&home?.join(file)));
     texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The last value of a key of a section (git-config(1)).
-fn value_of(text: &str, (of, key): (&str, &str)) -> Option<String> {
+pub fn value_of(text: &str, (of, key): (&str, &str)) -> Option<String> {
     let wanted = format!("[{of}]");
     let mut section = String::new();
     let mut found = None;
@@ -205,7 +210,7 @@ fn value_of(text: &str, (of, key): (&str, &str)) -> Option<String> {
     found.filter(|value| !value.is_empty())
 }
 
-fn quoted(value: &str) -> String {
+pub fn quoted(value: &str) -> String {
     let plain = value.chars().filter(|c| !c.is_control());
     let escaped = plain.flat_map(|c| match c {
         '"' | '\\' => vec!['\\', c],

@@ -204,6 +204,12 @@ impl FoundAgent {
         })
     }
 
+    /// Whether the relay of a run with these keys offers exactly this one.
+    pub fn offers(&self, key: &[u8], keys: &BTreeSet<SshFingerprint>) -> bool {
+        let asked = ListedKey::of(key);
+        keys.contains(&asked.shown) && self.keys.iter().any(|own| own.listed == asked)
+    }
+
     /// The keys that these names say: fingerprints, comments, and `.pub` files.
     fn named(&self, names: &[&str], wanted: &WrapRequest) -> Result<Vec<KeySelection>> {
         names.iter().map(|name| self.find(name, wanted)).collect()
