@@ -156,3 +156,26 @@ fn wrap_ask_without_a_terminal_to_ask_at_waits_and_ends() {
         );
     }
 }
+
+/// NEWCOMER2 F12: the command was killed, and the status 137 was all that was seen.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_command_that_the_kernel_kills_for_its_memory_has_a_closing_line() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let run = |options: &[&str], script: &str| {
+        let mut command = person.sudo(&["wrap"]);
+        command.args(options).args(["--", "python3", "-c", script]);
+        run_for(WITHIN, &mut command)
+    };
+    let limit = ["--set", "limits.memory=64MiB"];
+    let line = "the kernel killed a process for limits.memory; --set limits.memory=SIZE";
+    let killed = run(&limit, "bytearray(300 << 20)");
+    assert_eq!(killed.code, 137, "{killed}");
+    assert!(killed.stderr.contains(line), "{killed}");
+    // The control, and the same without a word.
+    let fits = run(&limit, "bytearray(8 << 20)");
+    assert!(fits.code == 0 && !fits.stderr.contains("killed"), "{fits}");
+    let quiet = run(&[&limit[..], &["--quiet"]].concat(), "bytearray(300 << 20)");
+    assert!(quiet.code == 137 && quiet.stderr.is_empty(), "{quiet}");
+}

@@ -56,6 +56,7 @@ use crate::runtime::create::{self, BundleDecision, WrapParts};
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::input::node_files::{self, NodeFiles};
+use crate::runtime::network::counted;
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay::UserSockets;
@@ -124,7 +125,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
     let mut refused = DeniedSummary::default();
-    let mut ended = None;
+    let (mut ended, mut killed) = (None, 0);
     let status = foreground::run(
         global,
         &prepared.create(),
@@ -143,6 +144,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                 }
                 refused = DeniedSummary::read(&run.file(audit::SIDECAR));
                 ended = clock::ended(place);
+                killed = counted::killed_for_memory(place);
             },
             keep: Some(settings::keep_for(&wanted.person, &wanted.workspace)),
             agent: signer,
@@ -161,7 +163,20 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
             "agentbox: the command had no network (network.mode=none, {who}); --allow HOST lets it reach one"
         ));
     }
+    if killed > 0 && !wanted.quiet {
+        say_what_was_killed(killed);
+    }
     Ok(ended.map_or(status, timed_out))
+}
+
+fn say_what_was_killed(killed: u64) {
+    let processes = match killed {
+        1 => "a process".to_owned(),
+        more => format!("{more} processes"),
+    };
+    crate::log::complain(&format!(
+        "agentbox: the kernel killed {processes} for limits.memory; --set limits.memory=SIZE sets another limit"
+    ));
 }
 
 /// The exit status of a command that was ended: timeout(1)'s.

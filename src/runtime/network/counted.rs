@@ -9,8 +9,10 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom::{self, LimitFiles};
 use crate::plan::Plan;
 use crate::policy::NetworkMode;
-use crate::runtime::state::record::ProcessId;
+use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::store::ContainerPaths;
 use crate::sidecar::{CountKind, KernelCount};
+use crate::sys::procfs;
 
 /// A limit of a container, and the file in which the kernel counts how often it was reached.
 pub struct LimitCounter {
@@ -81,4 +83,13 @@ pub(super) fn of_addresses(mode: NetworkMode, counters: Vec<OwnedFd>) -> Vec<Ker
             files: vec![file],
         })
         .collect()
+}
+
+/// How many processes of a container the kernel has killed for its limit of memory; asked while its cgroup exists.
+pub fn killed_for_memory(place: &ContainerPaths) -> u64 {
+    let record = Record::read(&place.dir()).ok();
+    let controllers = record.and_then(|record| record.controllers);
+    let files = controllers.and_then(|controllers| oom::memory_files(&controllers));
+    let text = files.and_then(|files| procfs::text(files.events).ok());
+    text.and_then(|text| oom::killed(&text)).unwrap_or(0)
 }
