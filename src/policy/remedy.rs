@@ -7,7 +7,7 @@ use super::{
     Advice, Ceiling, ExceededField, Field, Origin, OverLimit, Policy, PolicyError, PolicyName,
     RootAccess, Tool,
 };
-use crate::rules::{EgressRule, NetworkLimit};
+use crate::rules::{EgressRule, NetworkLimit, RuleTarget};
 use crate::text::MESSAGE;
 
 /// The remedy if exactly one field exceeds the ceiling.
@@ -23,7 +23,12 @@ pub enum Remedy {
         file: Option<PolicyName>,
     },
     /// The same for a user of `wrap` under the default ceiling: whole files, which `wrap` prints.
-    Files(Box<[String]>),
+    Files {
+        /// The rules.
+        rules: Box<[String]>,
+        /// Ports of this machine's loopback among them, which need no file.
+        connect: Box<[u16]>,
+    },
     /// Use a root within the ceiling; the policy itself has more.
     Root {
         /// The root.
@@ -59,7 +64,10 @@ impl Remedy {
                 );
                 match by_option && ceiling.set_by == Origin::Default {
                     _ if rules.is_empty() => Self::None,
-                    true => Self::Files(rules),
+                    true => Self::Files {
+                        rules,
+                        connect: own_ports(asked),
+                    },
                     false => Self::Limit { rules, file },
                 }
             }
@@ -90,6 +98,23 @@ fn beyond(asked: &Policy, ceiling: &Policy) -> Box<[String]> {
     }
 }
 
+/// Ports of this machine's loopback in an allowlist.
+fn own_ports(asked: &Policy) -> Box<[u16]> {
+    let rules = asked.network.allow.iter();
+    let ports = rules.filter_map(|rule| match rule {
+        EgressRule::Connection(rule) => match rule.target {
+            RuleTarget::Addresses(address, bits) => {
+                let single = if address.is_ipv4() { 32 } else { 128 };
+                let is_own = address.is_loopback() && bits == single;
+                is_own.then(|| rule.allowed_port())
+            }
+            RuleTarget::Name(_) | RuleTarget::Below(_) | RuleTarget::Any => None,
+        },
+        EgressRule::Request(_) => None,
+    });
+    ports.collect()
+}
+
 /// A message with the remedy, if there is room. Lines to paste take precedence over the ceiling's values.
 pub(super) fn one_line(
     head: &str,
@@ -103,7 +128,14 @@ pub(super) fn one_line(
         rules.join(", ")
     };
     let (more, short) = match remedy {
-        Remedy::None | Remedy::Files(_) => return message,
+        Remedy::None => return message,
+        Remedy::Files { connect, .. } if connect.is_empty() => return message,
+        Remedy::Files { connect, .. } => {
+            let options: Vec<String> = connect.iter().map(|p| format!("--connect {p}")).collect();
+            let options = options.join(" ");
+            let more = format!("; this machine's own port needs no rule: {options}");
+            (more.clone(), more)
+        }
         Remedy::Limit {
             rules,
             file: Some(policy),
@@ -178,7 +210,7 @@ impl PolicyError {
         else {
             return None;
         };
-        let Remedy::Files(rules) = remedy.as_ref() else {
+        let Remedy::Files { rules, .. } = remedy.as_ref() else {
             return None;
         };
         let rules: Vec<String> = rules.iter().map(|rule| format!(", {rule:?}")).collect();

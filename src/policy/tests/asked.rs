@@ -139,6 +139,22 @@ fn a_user_names_private_hosts_and_an_annotation_does_not() {
     );
 }
 
+/// NEWCOMER2 F17: the address of this machine's loopback led to root's files alone.
+#[test]
+fn a_port_of_this_machine_names_connect() {
+    for (rules, cure) in [
+        ("127.0.0.1:5432", "--connect 5432"),
+        ("[::1]:5432", "--connect 5432"),
+        ("127.0.0.1", "--connect 443"),
+    ] {
+        let error = case().allow(rules).error();
+        assert!(error.to_string().ends_with(cure), "{rules}: {error}");
+        assert!(error.files_that_permit().is_some());
+    }
+    let other = case().allow("10.0.0.5:5432").error().to_string();
+    assert!(!other.contains("--connect"), "{other}");
+}
+
 #[test]
 fn options_need_no_permission_and_exceed_no_ceiling() {
     // An annotation has no permission for this.
