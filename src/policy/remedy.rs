@@ -29,6 +29,17 @@ pub enum Remedy {
         /// Ports of this machine's loopback among them, which need no file.
         connect: Box<[u16]>,
     },
+    /// Make the chosen policy the node's ceiling: its own values exceed it.
+    Ceiling(PolicyName),
+    /// Give a ceiling of the node this mode.
+    Mode {
+        /// The field.
+        field: Field,
+        /// The requested word.
+        word: String,
+        /// As above.
+        file: Option<PolicyName>,
+    },
     /// Use a root within the ceiling; the policy itself has more.
     Root {
         /// The root.
@@ -37,6 +48,15 @@ pub enum Remedy {
         tool: Tool,
     },
 }
+
+/// Fields whose value is one word.
+const MODES: [Field; 5] = [
+    Field::FilesystemWorkspace,
+    Field::FilesystemMounts,
+    Field::NetworkMode,
+    Field::PrivilegesSetId,
+    Field::SyscallsProfile,
+];
 
 impl Remedy {
     /// The remedy for these fields. `file` is the policy file of the node that is the ceiling, if any.
@@ -48,9 +68,19 @@ impl Remedy {
         tool: Tool,
     ) -> Self {
         let [over] = over else {
-            return Self::None;
+            let mut origins = over.iter().map(|over| &over.origin);
+            let is_policys = origins.all(|o| matches!(o, Origin::Builtin(_) | Origin::File(_)));
+            return match is_policys && ceiling.set_by == Origin::Node {
+                true => Self::Ceiling(asked.name.clone()),
+                false => Self::None,
+            };
         };
         match over.exceeded.field {
+            field if MODES.contains(&field) && ceiling.set_by != Origin::Flag => Self::Mode {
+                field,
+                word: over.exceeded.asked.clone(),
+                file,
+            },
             Field::FilesystemRoot => {
                 let root = root_within(std::slice::from_ref(over), says);
                 root.map_or(Self::None, |root| Self::Root { root, tool })
@@ -154,6 +184,30 @@ pub(super) fn one_line(
             ),
             "; needs a ceiling of the node with it in network.limit".to_owned(),
         ),
+        Remedy::Ceiling(policy) => {
+            let more = format!("; root permits it by ceiling = \"{policy}\" in config.toml");
+            (more.clone(), more)
+        }
+        Remedy::Mode {
+            field,
+            word,
+            file: Some(policy),
+        } => {
+            let more =
+                format!("; root permits it by {field} = \"{word}\" in policies/{policy}.toml");
+            (more.clone(), more)
+        }
+        Remedy::Mode {
+            field,
+            word,
+            file: None,
+        } => {
+            let more = format!(
+                "; needs ceiling=\"wider\" in config.toml and base=\"{}\", {field}=\"{word}\" in policies/wider.toml",
+                ceiling.policy
+            );
+            (more.clone(), more)
+        }
         Remedy::Root { root, tool } => (
             format!(
                 "; {} is within, and {}",

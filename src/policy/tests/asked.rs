@@ -155,6 +155,36 @@ fn a_port_of_this_machine_names_connect() {
     assert!(!other.contains("--connect"), "{other}");
 }
 
+/// NEWCOMER2 F23: what the message says can be pasted into root's files, and permits it.
+#[test]
+fn a_mode_or_a_policy_beyond_the_nodes_ceiling_has_the_files_lines() {
+    let strict = "ceiling = \"strict\"\ndefault = \"strict\"";
+    let policy = |node: &str| case().node(node).field("policy", "permissive");
+    let said = policy(strict).error().to_string();
+    assert!(said.contains("more fields"), "{said}");
+    let cure = "; root permits it by ceiling = \"permissive\" in config.toml";
+    assert!(said.ends_with(cure), "{said}");
+    policy("ceiling = \"permissive\"").resolved();
+
+    let mode = || case().set("privileges.set-id=on");
+    let said = mode().node("ceiling = \"standard\"").error().to_string();
+    let cure = "; needs ceiling=\"wider\" in config.toml and base=\"standard\", privileges.set-id=\"on\" in policies/wider.toml";
+    assert!(said.ends_with(cure), "{said}");
+    let wider = "base=\"standard\"\nprivileges.set-id=\"on\"";
+    let node = mode().node("ceiling=\"wider\"");
+    node.file("wider", wider).resolved();
+    let node = mode().node("ceiling=\"ours\"");
+    let said = node.file("ours", "base = \"standard\"").error().to_string();
+    let cure = "; root permits it by privileges.set-id = \"on\" in policies/ours.toml";
+    assert!(said.ends_with(cure), "{said}");
+    // A ceiling by --policy was set on purpose.
+    let said = mode().flag("standard").error().to_string();
+    assert!(
+        !said.contains("needs") && !said.contains("permits"),
+        "{said}"
+    );
+}
+
 #[test]
 fn options_need_no_permission_and_exceed_no_ceiling() {
     // An annotation has no permission for this.
