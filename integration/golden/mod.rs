@@ -214,6 +214,7 @@ fn explanation(
         filter::compile(Some(filter::FilterRequest::of(&decided.plan, host)), engine).unwrap();
     let filter = compiled.map(|f| explain::filter(&f.program));
     let subject = ExplainedContainer {
+        tool: Default::default(),
         landlock: None,
         left: Default::default(),
         now: None,

@@ -9,6 +9,7 @@ use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::cmd::{explain_syscalls, out};
 use crate::plan::time::TimeLeft;
 use crate::plan::wrap_plan::WrapPlan;
+use crate::policy::Tool;
 use crate::render::explain::{self, ExplainedContainer, PageLength};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
@@ -38,6 +39,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
             )?;
             with_program(
                 format!("bundle {}", decision.bundle.dir.display()),
+                Tool::default(),
                 decision.into(),
             )
         }
@@ -56,7 +58,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 seal::ensure(ListenFds::Forget)?;
             }
             let explained = wrap::decide(global, &wanted)?;
-            with_program("wrap in this directory".to_owned(), explained)
+            with_program("wrap in this directory".to_owned(), Tool::Wrap, explained)
         }
         (None, Some(id)) => {
             let KnownContainer {
@@ -82,6 +84,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 settings: Vec::new(),
                 left,
                 now,
+                tool: identity.tool(),
                 identity: Some(identity),
                 filter: saved.as_ref().map(|f| explain::filter(&f.program)),
                 chosen_by: record.chosen_by,
@@ -164,15 +167,20 @@ fn looked_up(id: &str) -> Result<Result<KnownContainer, ExitCode>> {
 
 fn with_program(
     name: String,
+    tool: Tool,
     explained: WrapExplanation,
 ) -> (ExplainedContainer, Option<FilterProgram>) {
     let filter = explained.decision.filter.as_ref();
     let program = filter.map(|filter| filter.program.clone());
-    (of_bundle(name, explained), program)
+    (of_bundle(name, tool, explained), program)
 }
 
 /// The explanation of a bundle of which no container exists.
-pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedContainer {
+pub(super) fn of_bundle(
+    name: String,
+    tool: Tool,
+    explained: WrapExplanation,
+) -> ExplainedContainer {
     let WrapExplanation {
         decision,
         landlock,
@@ -184,6 +192,7 @@ pub(super) fn of_bundle(name: String, explained: WrapExplanation) -> ExplainedCo
         settings,
         left: TimeLeft::default(),
         now: None,
+        tool,
         identity: None,
         filter: decision
             .filter

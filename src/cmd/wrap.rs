@@ -9,7 +9,7 @@ use super::exit::exit_code;
 use super::{explain, out};
 use crate::cli::{GlobalOptions, Walls, Wrap};
 use crate::log::progress;
-use crate::policy::PolicyError;
+use crate::policy::{PolicyError, Tool};
 use crate::render::explain::{self as page, PageLength};
 use crate::runtime::RuntimeError;
 use crate::runtime::obstacle::Obstacle;
@@ -78,7 +78,8 @@ fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
     wanted.settle_ssh_keys(&args.ssh_agent)?;
     if args.dry_run {
         let explained = wrap::decide(global, &wanted)?;
-        let subject = explain::of_bundle("wrap with these options".to_owned(), explained);
+        let subject =
+            explain::of_bundle("wrap with these options".to_owned(), Tool::Wrap, explained);
         let length = match args.all {
             true => PageLength::All,
             false => PageLength::Screen,

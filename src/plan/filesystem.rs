@@ -106,6 +106,9 @@ impl InitMounts<'_> {
     }
 }
 
+/// So many files of /etc are named one by one; any small number would do.
+const FEW_FILES: usize = 2;
+
 impl FilesystemPlan {
     /// What happens to files that the container writes, in one line for a later reader.
     pub fn written_in_words(&self) -> String {
@@ -116,9 +119,17 @@ impl FilesystemPlan {
                 |mount| matches!(&mount.kind, MountKind::Bind(bind) if wanted(bind.access)),
             );
             let all = all.filter(|mount| mount.destination != shm);
-            let places: Vec<String> = all
-                .map(|mount| escape(&text::of(&mount.destination)))
-                .collect();
+            // `wrap` shows some thirty files of /etc, which say nothing about writes.
+            let is_etcs = |mount: &&PlannedMount| {
+                mount.destination.starts_with("/etc") && mount.why == MountReason::Programs
+            };
+            let (of_etc, others): (Vec<_>, Vec<_>) = all.partition(is_etcs);
+            let place = |mount: &&PlannedMount| escape(&text::of(&mount.destination));
+            let mut places: Vec<String> = others.iter().map(place).collect();
+            match of_etc.len() {
+                0..=FEW_FILES => places.extend(of_etc.iter().map(place)),
+                many => places.push(format!("{many} files of /etc")),
+            }
             places.join(", ")
         };
         let in_layer = self.root == RootAccess::Engine;
@@ -139,7 +150,11 @@ impl FilesystemPlan {
             words += &format!("; read-only: {read_only}");
         }
         if self.root == RootAccess::ReadOnly {
-            words += "; the image is read-only";
+            let is_wraps = |mount: &PlannedMount| mount.why == MountReason::Programs;
+            words += match self.mounts.iter().any(is_wraps) {
+                true => "; all else is read-only",
+                false => "; the image is read-only",
+            };
         }
         words + "; a write that failed has no line"
     }

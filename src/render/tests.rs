@@ -325,6 +325,7 @@ fn subject(name: &str, decided: DecidedPlan) -> explain::ExplainedContainer {
         left: TimeLeft::default(),
         now: None,
         settings: Vec::new(),
+        tool: crate::policy::Tool::default(),
         name: name.to_owned(),
         identity: None,
         chosen_by: "--policy".to_owned(),
@@ -437,4 +438,28 @@ fn a_screen_names_shared_namespaces() {
             one.path = Some("/proc/1/ns/pid".into());
         }
     }));
+}
+
+/// NEWCOMER2 F19: a user of `wrap` has no engine, no image and no annotations.
+#[test]
+fn wrap_is_explained_without_an_engine() {
+    let mut decided = decided(&parse(engine()), "");
+    decided.plan.leave = Some(crate::policy::Loosening::UpToCeilings);
+    let mut subject = subject("x", decided);
+    let text = |subject: &_| explain::text(subject, explain::PageLength::Screen);
+    let engines = text(&subject);
+    assert!(
+        engines.contains("engine") && engines.contains("\nannotations: "),
+        "{engines}"
+    );
+    subject.tool = crate::policy::Tool::Wrap;
+    let wraps = text(&subject);
+    for word in [
+        "\nannotations: ",
+        "the image",
+        "the engine gave",
+        "the engine says",
+    ] {
+        assert!(!wraps.contains(word), "{word}: {wraps}");
+    }
 }

@@ -177,6 +177,36 @@ fn the_words_say_which_writes_stay() {
     }
 }
 
+/// NEWCOMER2 F19: the line listed 33 files of /etc.
+#[test]
+fn the_words_count_the_files_of_etc_that_wrap_shows() {
+    let mut plan = under("strict")
+        .bind("/srv/work", "/work")
+        .cwd("/work")
+        .plan()
+        .filesystem;
+    for name in ["a", "b", "c"] {
+        let mut mount = bind_of(&plan).clone();
+        mount.destination = format!("/etc/{name}").into();
+        mount.why = MountReason::Programs;
+        if let MountKind::Bind(bind) = &mut mount.kind {
+            bind.access = BindAccess::ReadOnly;
+        }
+        plan.mounts.push(mount);
+    }
+    let told = plan.written_in_words();
+    let end =
+        "; read-only: 3 files of /etc; all else is read-only; a write that failed has no line";
+    assert!(told.ends_with(end), "{told}");
+}
+
+/// The workspace's mount.
+fn bind_of(plan: &FilesystemPlan) -> &PlannedMount {
+    let mut mounts = plan.mounts.iter();
+    let workspace = mounts.find(|mount| mount.why == MountReason::Workspace);
+    workspace.unwrap()
+}
+
 #[test]
 fn under_a_writable_root_init_makes_all_mounts_but_the_kernels() {
     for case in [under("standard"), thrown_away()] {

@@ -13,19 +13,28 @@ use crate::text::escape;
 
 pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {
-        RootAccess::ReadOnly => "the image, read-only",
+        RootAccess::ReadOnly => page.words(
+            "the image, read-only",
+            "an empty root, read-only, with these of the node's files",
+        ),
         RootAccess::Ephemeral => match files.image_below {
             Some(ImageBase::Layers) => "the engine's layers of the image; writes are thrown away",
-            _ => "the image; writes are thrown away",
+            _ => page.words(
+                "the image; writes are thrown away",
+                "an empty root, with these of the node's files; writes are thrown away",
+            ),
         },
         RootAccess::Engine => "the image; writes go to the engine's layer of this container",
     };
+    let root = root.to_owned();
     page.head("files", root);
     if files.needs_scratch() {
         page.item(format_args!("thrown away: {}", scratch(files)));
     }
     for directory in &files.ephemeral {
-        page.item(ephemeral(directory));
+        let image = page.words("as in the image", "as listed here");
+        let line = ephemeral(directory, image);
+        page.item(line);
     }
     if let Some(ImageBase::AsItIs(why)) = &files.image_below {
         let why = escape(why);
@@ -36,9 +45,9 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     mounts(page, &files.mounts);
     for file in &files.replaced {
         let file = path(file);
-        page.item(format_args!(
-            "{file}  agentbox's own, in place of the engine's"
-        ));
+        let place = page.words("engine's", "node's");
+        let line = format!("{file}  agentbox's own, in place of the {place}");
+        page.item(line);
     }
     for exclude in &files.excludes {
         let (file, names) = (path(&exclude.file), all(&exclude.names));
@@ -89,7 +98,11 @@ fn mounts(page: &mut Page, mounts: &[PlannedMount]) {
         false => (Vec::new(), plain),
     };
     for shown in first.into_iter().chain(other) {
-        page.item(mount(shown));
+        let why = match shown.why {
+            MountReason::Engine => page.words("the engine's", "made for the run").to_owned(),
+            _ => shown.why.to_string(),
+        };
+        page.item(mount(shown, &why));
     }
     if !plain.is_empty() {
         let names = page.list(plain.iter().map(|m| m.destination.as_path()), &["/etc"]);
@@ -101,17 +114,17 @@ fn all<'a>(names: impl IntoIterator<Item = &'a PathBuf>) -> String {
     paths(names.into_iter().map(PathBuf::as_path))
 }
 
-fn ephemeral(directory: &EphemeralMount) -> String {
+fn ephemeral(directory: &EphemeralMount, image: &str) -> String {
     let content = match directory.content {
         EphemeralContent::Empty => "empty",
         EphemeralContent::EmptyHome => "empty and not executable",
-        EphemeralContent::Image => "as in the image",
+        EphemeralContent::Image => image,
     };
     let place = path(&directory.path);
     format!("{place}  writable, {content} at first, thrown away")
 }
 
-fn mount(mount: &PlannedMount) -> String {
+fn mount(mount: &PlannedMount, why: &str) -> String {
     let access = match (mount.is_writable(), mount.is_private()) {
         (false, _) => "read-only",
         (true, false) => "read-write",
@@ -119,7 +132,7 @@ fn mount(mount: &PlannedMount) -> String {
     };
     let (place, source) = (path(&mount.destination), path(mount.source()));
     let ids = mount.bind().map_or(String::new(), |bind| owner(bind.ids));
-    format!("{place}  {access}, from {source}: {}{ids}", mount.why)
+    format!("{place}  {access}, from {source}: {why}{ids}")
 }
 
 /// The owner of files that root creates there.

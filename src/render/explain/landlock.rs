@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::page::{Page, path};
 use super::{changed_calls, network, time};
 use crate::plan::process::core_words;
-use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, TimePlan, text};
+use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, TimePlan, Warning, text};
 use crate::policy::{NetworkMode, Policy};
 use crate::text::escape;
 
@@ -84,7 +84,13 @@ impl LandlockWalls {
             core_bytes: plan.core_bytes,
             time: plan.time,
             not_given: plan.not_given.iter().map(ToString::to_string).collect(),
-            warnings: plan.warnings.iter().map(ToString::to_string).collect(),
+            // Nothing is thrown away here, so no disk is missed.
+            warnings: plan
+                .warnings
+                .iter()
+                .filter(|warning| !matches!(warning, Warning::InMemory { .. }))
+                .map(ToString::to_string)
+                .collect(),
             lacks: Vec::new(),
             network: NetworkPlan {
                 // Nothing is kept after the run.

@@ -38,6 +38,9 @@ pub struct ExplainedContainer {
     /// The names that its engine gave it, if it is a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<ContainerIdentity>,
+    /// The tool in whose words it is explained.
+    #[serde(skip)]
+    pub tool: Tool,
     /// Who chose the policy.
     pub chosen_by: String,
     /// The plan and its policy. `None` under `unconfined`, and under Landlock, which enforces less than the plan says.
@@ -96,7 +99,7 @@ fn whole<S: Serializer>(decided: &Option<DecidedPlan>, to: S) -> Result<S::Ok, S
 
 /// The explanation as text.
 pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
-    let mut page = Page::new(length);
+    let mut page = Page::new(length, subject.tool);
     let words = subject.identity.as_ref().map(ContainerIdentity::words);
     let name = match words.filter(|words| !words.is_empty()) {
         Some(words) => format!("{} ({words})", subject.name),
@@ -133,8 +136,7 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
                     "public names that no rule lists are allowed and recorded (report.learn)",
                 );
             }
-            let tool = subject.identity.as_ref().map(ContainerIdentity::tool);
-            walls(&mut page, &decided.plan, filter, tool.unwrap_or_default());
+            walls(&mut page, &decided.plan, filter, subject.tool);
             time::left(&mut page, subject.left);
             time::ends(&mut page, &decided.plan.network, subject.now);
             origins(&mut page, &decided.origins);
@@ -177,7 +179,9 @@ fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>, tool: Tool) {
     time::explain(page, plan.time);
     time::explain_exec(page, plan.exec_time);
     report(page, plan);
-    leave(page, plan);
+    if tool != Tool::Wrap {
+        leave(page, plan);
+    }
     for thing in &plan.not_given {
         page.head("not given", escape(&thing.to_string()));
     }
@@ -200,10 +204,11 @@ fn limits(page: &mut Page, limits: LimitsPlan) {
         format!("{whole}.{rest:03} processors")
     }));
     let text = match bounds.is_empty() {
-        true => "as the engine says".to_owned(),
+        true => page.words("as the engine says", "none").to_owned(),
         false => format!(
-            "at most {}; less where the engine says less",
-            bounds.join(", ")
+            "at most {}{}",
+            bounds.join(", "),
+            page.words("; less where the engine says less", "")
         ),
     };
     page.head("limits", text);
@@ -293,12 +298,16 @@ fn leave(page: &mut Page, plan: &Plan) {
 }
 
 fn syscalls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
-    let engine = if plan.engine_profile {
+    let rules = if plan.engine_profile {
         "agentbox's base rules and the engine's profile, the stricter verdict of both"
     } else {
-        "agentbox's base rules; the engine gave no profile"
+        page.words(
+            "agentbox's base rules; the engine gave no profile",
+            "agentbox's base rules",
+        )
     };
-    page.head("syscalls", engine);
+    let rules = rules.to_owned();
+    page.head("syscalls", rules);
     changed_calls(page, plan, filter);
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::{Display, Write};
 use std::path::Path;
 
+use crate::policy::Tool;
 use crate::text::escape;
 
 /// How much an explanation prints.
@@ -18,14 +19,23 @@ pub enum PageLength {
 /// Text in lines.
 pub(super) struct Page {
     length: PageLength,
+    tool: Tool,
     text: String,
 }
 
 impl Page {
     /// An empty page.
-    pub(super) fn new(length: PageLength) -> Self {
+    pub(super) fn new(length: PageLength, tool: Tool) -> Self {
         let text = String::new();
-        Self { length, text }
+        Self { length, tool, text }
+    }
+
+    /// The words for readers with an engine, or those for users of `wrap`, who have no engine and no image.
+    pub(super) fn words<'a>(&self, engines: &'a str, wraps: &'a str) -> &'a str {
+        match self.tool {
+            Tool::Wrap => wraps,
+            Tool::Engine | Tool::Annotating | Tool::Pod => engines,
+        }
     }
 
     /// Whether it prints everything.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::page::{Page, PageLength};
 use crate::kernel::SyscallName;
 use crate::plan::SyscallPlan;
-use crate::policy::Switch;
+use crate::policy::{Switch, Tool};
 use crate::seccomp::{
     ARCH_X86_64, FilterInput, FilterProgram, SyscallVerdict, compile, denies_attributes, outcomes,
     profile_reason, reason, sets_modes,
@@ -136,7 +136,7 @@ impl SyscallTable {
 
     /// As text: calls with the same verdict and reason in one paragraph.
     pub fn text(&self, name: &str) -> String {
-        let mut page = Page::new(PageLength::All);
+        let mut page = Page::new(PageLength::All, Tool::default());
         page.head(name, "system calls of x86_64, by the program of the filter");
         let mut groups: BTreeMap<(bool, String, &str), Vec<&str>> = BTreeMap::new();
         for row in &self.calls {

@@ -208,6 +208,9 @@ fn looked_at(files: &[PathBuf]) -> Result<Vec<ProgramFile>> {
 /// Most characters of the hosts in the line; `--dry-run` has all.
 const MOST_OF_HOSTS: usize = 120;
 
+/// Most characters of the line: less than messages may have, with the program's name before it.
+const ONE_LINE: usize = 280;
+
 impl Agent {
     /// How to run the command without it, for errors of what only its name has brought.
     pub fn way_out(&self) -> Option<String> {
@@ -254,13 +257,19 @@ impl Agent {
             [] => "no host (--allow names its provider's)".to_owned(),
             _ => format!("hosts {}", few(hosts, MOST_OF_HOSTS)),
         });
-        let mut all = all.join("; ");
-        if let Some(given) = given {
-            all = format!("{all}; {given}");
-        }
-        let mut lines = vec![format!(
-            "agent {name}{by}: {all}; --agent none switches this off"
-        )];
+        let all = all.join("; ");
+        let line = |all: &str| format!("agent {name}{by}: {all}; --agent none switches this off");
+        let mut lines = match given {
+            None => vec![line(&all)],
+            Some(given) => {
+                let one = line(&format!("{all}; {given}"));
+                // A longer one would be cut in its middle.
+                match one.chars().count() <= ONE_LINE {
+                    true => vec![one],
+                    false => vec![line(&all), format!("agent {name}: {given}")],
+                }
+            }
+        };
         lines.extend(withheld.map(|why| format!("agent {name}: not given: {why}")));
         lines.extend(self.hint.as_ref().map(|option| {
             format!("agent {name}: its own sandbox does not start in this one: add {option} to the command")
