@@ -47,7 +47,9 @@ fn a_container_reads_its_own_refusals_in_a_file_and_at_the_proxy() {
         };
         let host = line("network files.example.test:443: ").expect(&seen);
         assert!(
-            host.contains("to ask for: agentbox update --network-add files.example.test"),
+            host.contains(
+                "to ask for: within the ceiling, agentbox update --network-add files.example.test"
+            ),
             "{host}"
         );
         let call = line("syscalls mount(...)").expect(&seen);

@@ -40,7 +40,7 @@ impl CountedLimit {
             (_, None) => false,
         };
         let hint = match (is_policys, self) {
-            (true, _) => format!("dev.agentbox.{}, within the ceiling", self.field()),
+            (true, _) => format!("within the ceiling, dev.agentbox.{}", self.field()),
             (false, Self::Memory) => {
                 "the engine's own limit is the smaller one: docker run --memory, a pod's resources.limits".to_owned()
             }

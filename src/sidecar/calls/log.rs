@@ -163,7 +163,14 @@ fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
         reason: Some(why.into()),
         hint: Some(match hint {
             Hint::DebugProfile => {
-                format!("{}, within the ceiling", tool.names(&tool.debugs())).into()
+                let named = tool.names(&tool.debugs());
+                // A user of `wrap` owns what is at stake, and has a ceiling only where root set one.
+                match tool {
+                    Tool::Wrap => named.into(),
+                    Tool::Engine | Tool::Annotating | Tool::Pod => {
+                        format!("within the ceiling, {named}").into()
+                    }
+                }
             }
             Hint::Words(words) => words.into(),
         }),
@@ -237,12 +244,9 @@ mod tests {
         for (tool, wanted) in [
             (
                 Tool::Engine,
-                "the annotation dev.agentbox.syscalls.profile=debug, within the ceiling",
+                "within the ceiling, the annotation dev.agentbox.syscalls.profile=debug",
             ),
-            (
-                Tool::Wrap,
-                "--set syscalls.profile=debug, within the ceiling",
-            ),
+            (Tool::Wrap, "--set syscalls.profile=debug"),
         ] {
             let heard = Rc::new(RefCell::new(Vec::new()));
             let told = Rc::clone(&heard);

@@ -110,7 +110,7 @@ impl Wall {
                 format!("{named}, when the container is made, within the ceiling")
             }
             (_, false) => format!(
-                "agentbox update --network-add {} {}, within the ceiling",
+                "within the ceiling, agentbox update --network-add {} {}",
                 crate::policy::typed_rule(rule),
                 self.container
             ),
