@@ -10,7 +10,6 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use rustix::process::WaitOptions;
 use serde::{Deserialize, Serialize};
 
-use super::unprivileged;
 use crate::cgroup::hierarchies::Hierarchies;
 use crate::kernel::mountinfo::MountTable;
 use crate::sys::{process, procfs};
@@ -48,17 +47,19 @@ impl Obstacle {
     }
 }
 
-/// What is in the way. To be called by a process with one thread that has root's rights, or those in its own user namespace.
-pub fn find() -> io::Result<Option<Obstacle>> {
-    if unprivileged::inside().is_some() {
-        return Ok((!mounts_proc()?).then_some(Obstacle::MaskedProc));
-    }
+/// What is in the way of a user, in their own user namespace. To be called by a process with one thread.
+pub fn of_user() -> io::Result<Option<Obstacle>> {
+    Ok((!mounts_proc()?).then_some(Obstacle::MaskedProc))
+}
+
+/// What is in the way of root.
+pub fn of_root() -> Option<Obstacle> {
     if let Some(dir) = closed_cgroup() {
-        return Ok(Some(Obstacle::Cgroups(dir)));
+        return Some(Obstacle::Cgroups(dir));
     }
     // Of a path that does not exist: the kernel looks for it after the filter and the capability.
     let tried = rustix::process::pivot_root("", "");
-    Ok((tried == Err(Errno::PERM)).then_some(Obstacle::PivotRoot))
+    (tried == Err(Errno::PERM)).then_some(Obstacle::PivotRoot)
 }
 
 /// Whether files of /proc are covered here. A guess for words: only the kernel knows which of them count.

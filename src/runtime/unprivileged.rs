@@ -187,7 +187,7 @@ pub fn attempt() -> io::Result<Result<SeenHost, String>> {
         });
         let seen = made.map(|()| SeenHost {
             host: probe::host(),
-            obstacle: obstacle::find().ok().flatten(),
+            obstacle: obstacle::of_user().ok().flatten(),
         });
         seen.map_err(|error| crate::log::chain(&error))
     })
@@ -204,8 +204,13 @@ pub struct SeenHost {
 
 /// What a container around this process keeps from `wrap`, looked for after a failure. `None` also if that cannot be told.
 pub fn obstacle() -> Option<Obstacle> {
-    let is_alone = !is_outside() && process::is_single_threaded().unwrap_or(false);
-    is_alone.then(obstacle::find)?.ok().flatten()
+    if is_outside() || !process::is_single_threaded().unwrap_or(false) {
+        return None;
+    }
+    match inside() {
+        Some(_) => obstacle::of_user().ok().flatten(),
+        None => obstacle::of_root(),
+    }
 }
 
 /// Whether [`settle`] gets a cgroup, or why not. Where only systemd can tell, a child asks for a scope, which ends with it.

@@ -1,5 +1,6 @@
 //! SHELL. The environment of the command.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
@@ -10,9 +11,9 @@ use super::layout::Layout;
 use super::list::SystemList;
 use super::person::{Environment, Person};
 use super::wanted::WrapRequest;
-use super::{secrets, variables};
+use super::{git_signing, secrets, variables};
 use crate::plan::signing::SSH_VARIABLE;
-use crate::policy::Policy;
+use crate::policy::{Policy, SshFingerprint};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -64,6 +65,28 @@ pub fn of_run(wanted: &WrapRequest) -> Result<Vec<(String, String)>> {
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));
     }
     Ok(env)
+}
+
+/// The configuration of git for signatures with these keys. Says so if the user's git signs, and this run's cannot.
+pub fn git_signing(wanted: &WrapRequest, keys: &BTreeSet<SshFingerprint>) -> Result<String> {
+    let WrapRequest {
+        person,
+        cwd,
+        ssh_agent,
+        quiet,
+        ..
+    } = wanted;
+    let offers = |key: &[u8]| {
+        ssh_agent
+            .as_ref()
+            .is_some_and(|agent| agent.offers(key, keys))
+    };
+    match person.looking(|| git_signing::handed_on(person, cwd, offers))? {
+        Ok(text) => return Ok(text),
+        Err(line) if !quiet => crate::log::complain(&line),
+        Err(_) => {}
+    }
+    Ok(String::new())
 }
 
 /// Lines about variables that name a socket of the node which the sandbox lacks. To be called with the user's rights over files.

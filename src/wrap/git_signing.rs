@@ -3,14 +3,12 @@
 //! The command's git does not see that configuration, and would silently make commits without a signature. It gets the
 //! settings for a key that the relay offers, and the key as text: its file is hidden.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::own_file;
+use super::person::Person;
 use super::repository::{self, is_on, value_of};
-use super::wanted::WrapRequest;
 use crate::egress::ssh::key::of_public_file;
-use crate::policy::SshFingerprint;
 
 /// The user's settings for signatures by an SSH key.
 #[derive(Debug, PartialEq, Eq)]
@@ -78,46 +76,33 @@ fn public_key(value: &str, home: &Path) -> Option<String> {
     texts.find_map(line)
 }
 
-/// The configuration of git for signatures, and a line for a user whose git signs and cannot do so here. To be called with
-/// the user's rights over files. `keys` are those that the policy lists.
-pub fn handed_on(wanted: &WrapRequest, keys: &BTreeSet<SshFingerprint>) -> Result<String, String> {
-    let home = wanted.person.home();
+/// The configuration of git for signatures, or a line for a user whose git signs and cannot do so here. To be called with the
+/// user's rights over files. `offers` says whether the run's relay offers a key: for another one git would end with an error.
+pub fn handed_on(
+    person: &Person,
+    cwd: &Path,
+    offers: impl Fn(&[u8]) -> bool,
+) -> Result<String, String> {
+    let home = person.home();
     let settings = SigningSettings::of(&repository::global(home.as_deref()));
     let Some((settings, home)) = settings.zip(home) else {
         return Ok(String::new());
     };
-    let key = settings
-        .key
-        .as_deref()
-        .and_then(|key| public_key(key, &home));
-    // Only a key that the relay offers: git would end with an error for every other one.
-    let offered = key.filter(|line| {
-        let key = of_public_file(line);
-        key.is_some_and(|key| {
-            wanted
-                .ssh_agent
-                .as_ref()
-                .is_some_and(|agent| agent.offers(&key, keys))
-        })
-    });
+    let key = settings.key.as_deref();
+    let line = key.and_then(|key| public_key(key, &home));
+    let offered = line.filter(|line| of_public_file(line).is_some_and(|key| offers(&key)));
     if let Some(text) = offered.and_then(|key| settings.configuration(&key)) {
         return Ok(text);
     }
-    let is_seen = !settings.signed.is_empty()
-        && !wanted.quiet
-        && repository::top(&wanted.cwd, &wanted.person).is_some();
-    match (is_seen, settings.key) {
-        (false, _) => Ok(String::new()),
-        (true, Some(key)) if public_files(&key, &home).iter().any(|file| file.exists()) => {
-            let files = public_files(&key, &home).into_iter();
-            let file = files
-                .into_iter()
-                .find(|file| file.exists())
-                .unwrap_or_default();
-            Err(unsigned(&format!("={}", file.display())))
-        }
-        (true, _) => Err(unsigned("=KEY")),
+    if settings.signed.is_empty() || repository::top(cwd, person).is_none() {
+        return Ok(String::new());
     }
+    let mut files = key.into_iter().flat_map(|key| public_files(key, &home));
+    let file = files.find(|file| file.exists());
+    Err(unsigned(&match file {
+        Some(file) => format!("={}", file.display()),
+        None => "=KEY".to_owned(),
+    }))
 }
 
 fn unsigned(key: &str) -> String {

@@ -7,6 +7,7 @@ mod accounts;
 mod agents;
 mod bundle;
 mod caches;
+mod closing;
 mod command;
 mod credentials;
 mod environment;
@@ -45,7 +46,6 @@ pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use self::wanted::WrapRequest;
 use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};
-use crate::plan::time::EndCause;
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::policy::{
     Access, Field, MountRule, NetworkMode, ResolvedPolicy, Selection, SshFingerprint,
@@ -154,38 +154,14 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     );
     refused.tell(wanted, summary.as_ref())?;
     let status = status?.unwrap_or(ChildExit::with(0));
-    if let Some(who) = prepared
-        .without_network
-        .filter(|_| status.code != 0 && !wanted.quiet)
-    {
-        // No sidecar answers there, so no line says which host was tried.
-        crate::log::complain(&format!(
-            "agentbox: the command had no network (network.mode=none, {who}); --allow HOST lets it reach one"
-        ));
+    let without = prepared.without_network.as_ref();
+    if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
+        closing::without_network(who);
     }
     if killed > 0 && !wanted.quiet {
-        say_what_was_killed(killed);
+        closing::killed_for_memory(killed);
     }
-    Ok(ended.map_or(status, timed_out))
-}
-
-fn say_what_was_killed(killed: u64) {
-    let processes = match killed {
-        1 => "a process".to_owned(),
-        more => format!("{more} processes"),
-    };
-    crate::log::complain(&format!(
-        "agentbox: the kernel killed {processes} for limits.memory; --set limits.memory=SIZE sets another limit"
-    ));
-}
-
-/// The exit status of a command that was ended: timeout(1)'s.
-const TIMED_OUT: i32 = 124;
-
-/// Says why the command was ended. The last line on standard error.
-fn timed_out(cause: EndCause) -> ChildExit {
-    crate::log::complain(&format!("agentbox: the command was ended: {cause}"));
-    ChildExit::with(TIMED_OUT)
+    Ok(ended.map_or(status, closing::timed_out))
 }
 
 /// Prints one line on a terminal, once for a user: without a cgroup nothing limits a runaway command.
@@ -328,10 +304,7 @@ fn prepare(
     let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;
     missing.iter().for_each(|line| crate::log::complain(line));
     let signs = signing_keys(&resolved);
-    match person.looking(|| git_signing::handed_on(wanted, &signs))? {
-        Ok(text) => layout.git.push_str(&text),
-        Err(line) => crate::log::complain(&line),
-    }
+    layout.git += &environment::git_signing(wanted, &signs)?;
     workspace::check_state(&layout)?;
     let bundle = WrapBundle::new(&layout, person, base)?;
     let stdio = [

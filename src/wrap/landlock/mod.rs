@@ -88,7 +88,7 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     let ended = run_decided(&place, decided, upstream);
     DeniedSummary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
     let (status, cause) = ended?;
-    Ok(cause.map_or(status, super::timed_out))
+    Ok(cause.map_or(status, super::closing::timed_out))
 }
 
 /// The proxy to the internet: the node's, or the user's.
