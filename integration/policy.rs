@@ -85,6 +85,42 @@ impl Drop for Node {
     }
 }
 
+/// NEWCOMER2 F25: scripts read the lists.
+#[test]
+fn lists_and_answers_have_a_json_form() {
+    let node = Node::new("json");
+    fs::create_dir(node.path("presets")).unwrap();
+    node.file(
+        "policies/team.toml",
+        "description = \"ours\"\nbase = \"standard\"",
+    );
+    node.file("policies/broken.toml", "base = \"none\"");
+    let json = |arguments: &str| -> serde_json::Value {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let said = node.policy(&arguments);
+        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+    };
+    for form in ["--json", "--format json"] {
+        let all = json(&format!("list {form}"));
+        let named = |name: &str| {
+            let mut all = all.as_array().unwrap().iter();
+            all.find(|row| row["name"] == name).unwrap().clone()
+        };
+        assert_eq!(named("team")["description"], "ours", "{all}");
+        assert!(named("broken")["error"].is_string(), "{all}");
+        assert!(named("strict")["error"].is_null(), "{all}");
+        let policy = json(&format!("show team {form}"));
+        assert_eq!(policy["name"], "team", "{policy}");
+        assert_eq!(policy["network"]["mode"], "local", "{policy}");
+        let answer = json(&format!("check permissive --host a.test {form}"));
+        assert_eq!(answer["version"], 1);
+        assert_eq!(answer["allowed"], false, "{answer}");
+        let verdict = answer["verdict"].as_str().unwrap();
+        assert!(verdict.starts_with("denied: a.test:443"), "{answer}");
+        assert!(answer["notes"].is_array(), "{answer}");
+    }
+}
+
 #[test]
 fn check_answers_by_its_words_and_its_status() {
     let node = Node::new("check");

@@ -26,8 +26,8 @@ pub use container::{
 pub use help::command;
 pub use own::{
     Approvals, Approve, Audit, AuditFormat, Deny, Explain, Extend, NetworkArgs, PolicyArgs,
-    PolicyCheck, PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest, TextFormat,
-    Trust, Verify, VerifyReceipt,
+    PolicyCheck, PolicyList, PolicyPresets, PolicyShow, PolicyVerb, Receipt, ReceiptVerb, Suggest,
+    TextFormat, Trust, Verify, VerifyReceipt,
 };
 pub use setup::{Doctor, Install, SystemOptions, Uninstall};
 pub use update::Update;
@@ -456,10 +456,14 @@ mod tests {
         assert!(verbs.len() >= 10, "{verbs:?}");
         for (path, verb) in verbs {
             let needs_id = verb.get_positionals().any(|arg| arg.is_required_set());
-            let parsed = |words: &str| {
-                let id = if needs_id { " id" } else { "" };
-                Cli::try_parse_from(format!("{path}{words}{id}").split(' '))
+            let needed = match path.as_str() {
+                "agentbox trust" => " --list",
+                "agentbox policy check" => " --host h",
+                _ if needs_id => " id",
+                _ => "",
             };
+            let parsed =
+                |words: &str| Cli::try_parse_from(format!("{path}{words}{needed}").split(' '));
             let read = |words: &str| {
                 let cli = parsed(words).unwrap_or_else(|error| panic!("{path}{words}: {error}"));
                 let text = format!("{:?}", cli.verb);
@@ -468,6 +472,10 @@ mod tests {
                     "agentbox explain"
                     | "agentbox verify"
                     | "agentbox doctor"
+                    | "agentbox trust"
+                    | "agentbox policy check"
+                    | "agentbox policy list"
+                    | "agentbox policy show"
                     | "agentbox policy presets" => text.contains("json: true"),
                     _ => text.contains("format: Json"),
                 }

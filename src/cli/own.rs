@@ -238,7 +238,7 @@ pub enum PolicyVerb {
     /// Exit status: 0 allowed, 1 denied, 2 no answer
     Check(PolicyCheck),
     /// List this node's policies
-    List,
+    List(PolicyList),
     /// Print a policy as a complete file
     Show(PolicyShow),
     /// List presets and their rules, or detect package managers' hosts
@@ -265,6 +265,23 @@ pub struct PolicyCheck {
     /// Test the rules of a container: id, name or first 12 characters of the id
     #[arg(long, value_name = "ID", conflicts_with_all = ["name", "annotation"])]
     pub container: Option<String>,
+    /// Print JSON
+    #[arg(long, default_value_if("format", "json", "true"))]
+    pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
+    pub format: Option<TextFormat>,
+}
+
+/// `policy list`
+#[derive(Debug, Args)]
+pub struct PolicyList {
+    /// Print JSON
+    #[arg(long, default_value_if("format", "json", "true"))]
+    pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
+    pub format: Option<TextFormat>,
 }
 
 /// `policy show`
@@ -272,6 +289,12 @@ pub struct PolicyCheck {
 pub struct PolicyShow {
     /// Name of the policy
     pub name: String,
+    /// Print JSON
+    #[arg(long, default_value_if("format", "json", "true"))]
+    pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
+    pub format: Option<TextFormat>,
 }
 
 /// `policy presets`
@@ -313,6 +336,19 @@ pub struct Trust {
     /// Stop trusting the file
     #[arg(long, conflicts_with = "yes")]
     pub remove: bool,
+    /// Print the list as JSON
+    #[arg(long, default_value_if("format", "json", "true"), requires = "list")]
+    pub json: bool,
+    /// `--format json` is the same as --json
+    #[arg(
+        long,
+        short,
+        hide = true,
+        value_enum,
+        conflicts_with = "json",
+        requires = "list"
+    )]
+    pub format: Option<TextFormat>,
     /// Project directory, policy file or env file [default: the top of the current repository]
     #[arg(value_name = "DIR|FILE")]
     pub dir: Option<PathBuf>,

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use serde::Serialize;
 
 use crate::cli::Trust;
 use crate::cmd::out;
@@ -22,6 +23,9 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
             false => OfferScope::Project,
         },
     )?;
+    if args.list && args.json {
+        return list_json(&offer);
+    }
     if args.list {
         for (entry, listed) in offer.list()? {
             let path = escape(&entry.path.display().to_string());
@@ -83,6 +87,35 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
         true => "trusted until the file, or a file that it names, changes",
         false => "trusted, until the file changes",
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A trusted file, as JSON.
+#[derive(Debug, Serialize)]
+struct TrustRow {
+    path: String,
+    /// `same`, `changed`, `not-trusted` or `unknown`.
+    status: &'static str,
+    /// Why it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+fn list_json(offer: &Offer) -> Result<ExitCode> {
+    let rows = offer.list()?.into_iter().map(|(entry, listed)| {
+        let (status, reason) = match listed {
+            TrustStatus::Same => ("same", None),
+            TrustStatus::Changed => ("changed", None),
+            TrustStatus::NotTrusted => ("not-trusted", None),
+            TrustStatus::NotTold(why) => ("unknown", Some(why)),
+        };
+        TrustRow {
+            path: entry.path.display().to_string(),
+            status,
+            reason,
+        }
+    });
+    out::json(&rows.collect::<Vec<_>>())?;
     Ok(ExitCode::SUCCESS)
 }
 

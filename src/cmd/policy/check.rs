@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-
 use super::super::out;
+use super::verdict::SaidVerdict;
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
@@ -22,6 +21,7 @@ use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::state::{find, identity};
 use crate::text::shown;
+use anyhow::{Context, Result};
 
 /// The exit status of a denial.
 const DENIED: u8 = 1;
@@ -31,7 +31,10 @@ const NO_ANSWER: u8 = 2;
 /// Prints whether a connection would be allowed.
 pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
     let said = answer(global, args).and_then(|(allowed, text)| {
-        out::line(&text)?;
+        match args.json {
+            true => out::json(&SaidVerdict::of(allowed, &text))?,
+            false => out::line(&text)?,
+        };
         Ok(allowed)
     });
     match said {
@@ -138,9 +141,9 @@ fn of_policy(
             Ok(chosen.into())
         }
         (Ok(mut chosen), Err(error)) => {
-            chosen
-                .may_add
-                .push(format!("where --policy {name} requires it: {error:#}"));
+            chosen.may_add.push(format!(
+                "that is where an annotation chooses {name}; a runtime with --policy {name} makes it the ceiling: {error:#}"
+            ));
             Ok(chosen.into())
         }
         (Ok(chosen), Ok(mut required)) => {

@@ -2,14 +2,17 @@
 
 mod check;
 mod presets;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use serde::Serialize;
 
 use super::out;
-use crate::cli::{GlobalOptions, PolicyVerb};
+use crate::cli::{GlobalOptions, PolicyList, PolicyShow, PolicyVerb};
+use crate::log;
 use crate::policy::catalogue;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::text::escape;
@@ -18,14 +21,56 @@ use crate::text::escape;
 pub fn run(global: &GlobalOptions, verb: &PolicyVerb) -> Result<ExitCode> {
     match verb {
         PolicyVerb::Check(args) => Ok(check::run(global, args)),
-        PolicyVerb::List => list(global),
-        PolicyVerb::Show(args) => show(global, &args.name),
+        PolicyVerb::List(args) => list(global, args),
+        PolicyVerb::Show(args) => show(global, args),
         PolicyVerb::Presets(args) => presets::run(global, args),
     }
 }
 
-fn list(global: &GlobalOptions) -> Result<ExitCode> {
+/// A policy in the list, as JSON.
+#[derive(Debug, Serialize)]
+struct ListRow {
+    name: String,
+    origin: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Files that are not read go to standard error, beside JSON.
+fn list_json(files: &NodeFiles) -> Result<ExitCode> {
+    let all = catalogue::policies(&files.sources(&BTreeMap::new(), None))?;
+    let rows = all.into_iter().map(|listed| {
+        let (description, error) = match listed.description {
+            Ok(description) => (description, None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        ListRow {
+            name: listed.name.to_string(),
+            origin: listed.origin.to_string(),
+            description,
+            error,
+        }
+    });
+    out::json(&rows.collect::<Vec<_>>())?;
+    for problem in files.misnamed() {
+        log::complain(&format!("{problem}: it is not read"));
+    }
+    for file in files.ignored() {
+        log::complain(&format!(
+            "{file:?}: its name does not end in .toml: it is not read"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(global: &GlobalOptions, args: &PolicyList) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
+    if args.json {
+        return list_json(&files);
+    }
     for listed in catalogue::policies(&files.sources(&BTreeMap::new(), None))? {
         let what = match listed.description {
             Ok(description) => description.unwrap_or_default(),
@@ -46,9 +91,14 @@ fn list(global: &GlobalOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn show(global: &GlobalOptions, name: &str) -> Result<ExitCode> {
+fn show(global: &GlobalOptions, args: &PolicyShow) -> Result<ExitCode> {
     let files = NodeFiles::of(global)?;
-    let policy = catalogue::policy(&files.sources(&BTreeMap::new(), None), &name.parse()?)?;
+    let name = args.name.parse()?;
+    let policy = catalogue::policy(&files.sources(&BTreeMap::new(), None), &name)?;
+    if args.json {
+        out::json(&policy)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     out::text(&policy.to_toml())?;
     Ok(ExitCode::SUCCESS)
 }
