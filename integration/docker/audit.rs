@@ -415,7 +415,12 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
         let words = ["policy", "check", &name, "--host", host, "--port", "443"];
         agentbox(&words).code == 0
     };
-    agentbox(&["suggest", &name, "--write", &name]).ok();
+    let written = agentbox(&["suggest", &name, "--write", &name]);
+    let usage = format!("use it: --annotation dev.agentbox.policy={name}");
+    assert!(
+        written.code == 0 && written.stderr.contains(&usage),
+        "{written}"
+    );
     assert!(check("wanted.example.com"));
     for host in ["169.254.169.254", "third.example.com"] {
         assert!(!check(host), "{host}");

@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::audit::suggest::{self, Suggestion};
 use crate::cli::{GlobalOptions, Suggest, TextFormat};
 use crate::cmd::out;
-use crate::policy::{PolicyName, Sources, catalogue, is_builtin, loosens};
+use crate::log;
+use crate::policy::{PolicyName, Sources, Tool, catalogue, is_builtin, loosens};
 use crate::runtime::input::node_files::{self, NodeFiles};
-use crate::runtime::runs::read::{self, FoundRun};
+use crate::runtime::runs::read::{self, FoundRun, Logs};
 
 /// The policy whose `syscalls.limit` lists the calls that can be allowed without giving up a wall.
 const LIMITED_BY: &str = "standard";
@@ -36,12 +37,10 @@ pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
             bail!("the log is not complete, so it may have been forged: no policy is made of it");
         }
         let base = base(&found, &sources)?;
-        return write(
-            global,
-            name,
-            &suggested.policy(&base, &found.run.name()),
-            &suggested,
-        );
+        let text = suggested.policy(&base, &found.run.name());
+        write(global, name, &text, &suggested)?;
+        log::complain(&format!("use it: {}", of_run(&logs).with_policy(name)));
+        return Ok(ExitCode::SUCCESS);
     }
     match args.format {
         TextFormat::Json => out::json(&suggested)?,
@@ -76,12 +75,7 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
 }
 
 /// Writes a new policy file, then reads it as `create` would.
-fn write(
-    global: &GlobalOptions,
-    name: &str,
-    text: &str,
-    suggested: &Suggestion,
-) -> Result<ExitCode> {
+fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion) -> Result<()> {
     if suggested.is_empty() {
         bail!("nothing is to be added to the run's policy, so that no file is made");
     }
@@ -112,7 +106,14 @@ fn write(
         return Err(error.context(format!("{path:?} was not made")));
     }
     out::line(&format!("{path:?}"))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
+}
+
+/// The tool that started a run, by its log.
+fn of_run(logs: &Logs) -> Tool {
+    let lines = logs.lines();
+    let first = lines.first().map(|line| line.context.tool());
+    first.unwrap_or_default()
 }
 
 #[cfg(test)]

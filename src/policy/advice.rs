@@ -1,7 +1,7 @@
 //! PURE. Whether to offer the rule that a denial lacks, and the text to type. Hints, the workload's own list of
 //! denials, `audit`, `suggest` and `policy check` all ask this module.
 
-use super::{Field, SyscallProfile, annotation_key};
+use super::{Field, POLICY_KEY, SyscallProfile, annotation_key};
 use crate::rules::closed::{is_above_metadata, is_metadata, touches};
 use crate::rules::{EgressRule, HostName, HostReach, RuleTarget};
 
@@ -56,6 +56,16 @@ impl Tool {
             // The escapes of a text in Rust are those of YAML.
             Self::Pod => format!("{key}: {value:?}"),
             Self::Wrap => format!("--set {field}={value}"),
+        }
+    }
+
+    /// How to use a policy of the node.
+    pub fn with_policy(self, name: &str) -> String {
+        match self {
+            Self::Engine => format!("the annotation {POLICY_KEY}={name}"),
+            Self::Annotating => format!("--annotation {POLICY_KEY}={name}"),
+            Self::Pod => format!("the pod's annotation {POLICY_KEY}: {name:?}"),
+            Self::Wrap => format!("agentbox wrap --policy {name} -- COMMAND"),
         }
     }
 

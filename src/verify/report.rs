@@ -212,6 +212,7 @@ impl VerifyReport {
         }
         text += &self.not_held();
         text += &self.not_tried();
+        text += &self.not_promised();
         if !self.not_enforced.is_empty() {
             text += "\nnot enforced without root's rights, and not tried:\n";
         }
@@ -307,6 +308,17 @@ impl VerifyReport {
         by_reason.iter().map(paragraph).collect()
     }
 
+    /// The attacks against which this policy has no wall. Under `unconfined` all of them are, which the lines say.
+    fn not_promised(&self) -> String {
+        let mut ids: Vec<&str> = self.of(ProbeVerdict::NotPromised).map(|e| e.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        match ids.is_empty() || !self.promised {
+            true => String::new(),
+            false => format!("\nnot promised by this policy: {}\n", ids.join(", ")),
+        }
+    }
+
     fn of(&self, verdict: ProbeVerdict) -> impl Iterator<Item = &ProbeOutcome> {
         self.probes.iter().filter(move |e| e.verdict == verdict)
     }
@@ -352,13 +364,13 @@ mod tests {
                 let id = &found[number].0;
                 let entry = report.probes.iter().find(|e| e.id == *id).unwrap();
                 // Only read-only policies promise `root`.
-                let expected = if entry.verdict == ProbeVerdict::NotPromised {
-                    0
-                } else {
-                    code
-                };
+                let is_promised = entry.verdict != ProbeVerdict::NotPromised;
+                let expected = if is_promised { code } else { 0 };
                 assert_eq!(report.exit_code(), expected, "{id}");
-                assert_eq!(report.text().contains(id.as_str()), expected != 0, "{id}");
+                let text = report.text();
+                let (faults, rest) = text.split_once("\nnot promised by this policy: ").unwrap();
+                assert_eq!(faults.contains(id.as_str()), is_promised, "{id}");
+                assert_eq!(rest.contains(id.as_str()), !is_promised, "{id}: {rest}");
             }
         }
     }
