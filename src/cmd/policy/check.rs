@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use super::super::out;
-use super::verdict::SaidVerdict;
+use super::verdict::{Answer, JsonVerdict};
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
@@ -32,7 +32,7 @@ const NO_ANSWER: u8 = 2;
 pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
     let said = answer(global, args).and_then(|(allowed, text)| {
         match args.json {
-            true => out::json(&SaidVerdict::of(allowed, &text))?,
+            true => out::json(&JsonVerdict::of(allowed, &text))?,
             false => out::line(&text)?,
         };
         Ok(allowed)
@@ -154,25 +154,6 @@ fn of_policy(
         }
         (Err(_), Ok(required)) => Ok(required.into()),
         (Err(error), Err(_)) => Err(error),
-    }
-}
-
-/// The answer for one way of choosing a policy.
-#[derive(Debug, PartialEq, Eq)]
-struct Answer {
-    verdict: (bool, String),
-    /// Whether an annotation may add the missing rule, line by line.
-    may_add: Vec<String>,
-}
-
-impl From<Answer> for (bool, String) {
-    fn from(Answer { verdict, may_add }: Answer) -> Self {
-        let (allowed, mut text) = verdict;
-        for line in may_add {
-            text += "\n";
-            text += &line;
-        }
-        (allowed, text)
     }
 }
 

@@ -1,10 +1,10 @@
-//! The JSON form of `policy check`.
+//! The answer of `policy check`, and its JSON form.
 
 use serde::Serialize;
 
 /// The answer as JSON.
 #[derive(Debug, Serialize)]
-pub struct SaidVerdict<'a> {
+pub struct JsonVerdict<'a> {
     /// The version of this form.
     version: u32,
     /// Whether the connection or request is allowed.
@@ -15,7 +15,7 @@ pub struct SaidVerdict<'a> {
     notes: Vec<&'a str>,
 }
 
-impl<'a> SaidVerdict<'a> {
+impl<'a> JsonVerdict<'a> {
     /// From the text for people: its first line is the verdict.
     pub fn of(allowed: bool, text: &'a str) -> Self {
         let mut lines = text.lines();
@@ -25,5 +25,25 @@ impl<'a> SaidVerdict<'a> {
             verdict: lines.next().unwrap_or_default(),
             notes: lines.collect(),
         }
+    }
+}
+
+/// The answer for one way of choosing a policy.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whether it is allowed, and why.
+    pub verdict: (bool, String),
+    /// Whether an annotation may add the missing rule, line by line.
+    pub may_add: Vec<String>,
+}
+
+impl From<Answer> for (bool, String) {
+    fn from(Answer { verdict, may_add }: Answer) -> Self {
+        let (allowed, mut text) = verdict;
+        for line in may_add {
+            text += "\n";
+            text += &line;
+        }
+        (allowed, text)
     }
 }
