@@ -30,7 +30,7 @@ use crate::wrap::settings::places;
 use crate::wrap::wanted::WrapRequest;
 
 /// Characters of the line on what is not given.
-const LONGEST_LINE: usize = 240;
+const LONGEST_LINE: usize = 400;
 
 /// What a run gives an agent.
 pub struct AgentHome {
