@@ -153,69 +153,8 @@ pub(super) fn one_line(
     ceiling: &Ceiling,
 ) -> String {
     let message = format!("{head}: {}", OverLimits(over));
-    let quoted = |rules: &[String]| {
-        let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
-        rules.join(", ")
-    };
-    let (more, short) = match remedy {
-        Remedy::None => return message,
-        Remedy::Files { connect, .. } if connect.is_empty() => return message,
-        Remedy::Files { connect, .. } => {
-            let options: Vec<String> = connect.iter().map(|p| format!("--connect {p}")).collect();
-            let options = options.join(" ");
-            let more = format!("; this machine's own port needs no rule: {options}");
-            (more.clone(), more)
-        }
-        Remedy::Limit {
-            rules,
-            file: Some(policy),
-        } => (
-            format!(
-                "; root permits it by adding {} to network.limit of policies/{policy}.toml",
-                quoted(rules)
-            ),
-            format!("; root permits it in network.limit of policies/{policy}.toml"),
-        ),
-        Remedy::Limit { rules, file: None } => (
-            format!(
-                "; needs ceiling=\"wider\" in config.toml and base=\"{}\", network.limit=[\"+\", {}] in policies/wider.toml",
-                ceiling.policy,
-                quoted(rules)
-            ),
-            "; needs a ceiling of the node with it in network.limit".to_owned(),
-        ),
-        Remedy::Ceiling(policy) => {
-            let more = format!("; root permits it by ceiling = \"{policy}\" in config.toml");
-            (more.clone(), more)
-        }
-        Remedy::Mode {
-            field,
-            word,
-            file: Some(policy),
-        } => {
-            let more =
-                format!("; root permits it by {field} = \"{word}\" in policies/{policy}.toml");
-            (more.clone(), more)
-        }
-        Remedy::Mode {
-            field,
-            word,
-            file: None,
-        } => {
-            let more = format!(
-                "; needs ceiling=\"wider\" in config.toml and base=\"{}\", {field}=\"{word}\" in policies/wider.toml",
-                ceiling.policy
-            );
-            (more.clone(), more)
-        }
-        Remedy::Root { root, tool } => (
-            format!(
-                "; {} is within, and {}",
-                tool.sets(Field::FilesystemRoot, &root.to_string()),
-                of_root(*root)
-            ),
-            String::new(),
-        ),
+    let Some(RemedyWords { more, short }) = RemedyWords::of(remedy, ceiling) else {
+        return message;
     };
     let asked = over.iter().map(|over| {
         let ExceededField { field, asked, .. } = &over.exceeded;
@@ -228,6 +167,87 @@ pub(super) fn one_line(
     let mut all = all.chain([format!("{message}{short}")]);
     let fits = |text: &String| text.chars().count() <= MESSAGE;
     all.find(fits).unwrap_or(message)
+}
+
+/// A remedy at the end of a message.
+struct RemedyWords {
+    /// All of it.
+    more: String,
+    /// What fits beside a long message.
+    short: String,
+}
+
+impl RemedyWords {
+    /// `None` if no line has it.
+    fn of(remedy: &Remedy, ceiling: &Ceiling) -> Option<Self> {
+        let quoted = |rules: &[String]| {
+            let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+            rules.join(", ")
+        };
+        let words = match remedy {
+            Remedy::None => return None,
+            Remedy::Files { connect, .. } if connect.is_empty() => return None,
+            Remedy::Files { connect, .. } => {
+                let options: Vec<String> =
+                    connect.iter().map(|p| format!("--connect {p}")).collect();
+                let options = options.join(" ");
+                let more = format!("; this machine's own port needs no rule: {options}");
+                (more.clone(), more)
+            }
+            Remedy::Limit {
+                rules,
+                file: Some(policy),
+            } => (
+                format!(
+                    "; root permits it by adding {} to network.limit of policies/{policy}.toml",
+                    quoted(rules)
+                ),
+                format!("; root permits it in network.limit of policies/{policy}.toml"),
+            ),
+            Remedy::Limit { rules, file: None } => (
+                format!(
+                    "; needs ceiling=\"wider\" in config.toml and base=\"{}\", network.limit=[\"+\", {}] in policies/wider.toml",
+                    ceiling.policy,
+                    quoted(rules)
+                ),
+                "; needs a ceiling of the node with it in network.limit".to_owned(),
+            ),
+            Remedy::Ceiling(policy) => {
+                let more = format!("; root permits it by ceiling = \"{policy}\" in config.toml");
+                (more.clone(), more)
+            }
+            Remedy::Mode {
+                field,
+                word,
+                file: Some(policy),
+            } => {
+                let more =
+                    format!("; root permits it by {field} = \"{word}\" in policies/{policy}.toml");
+                (more.clone(), more)
+            }
+            Remedy::Mode {
+                field,
+                word,
+                file: None,
+            } => {
+                let more = format!(
+                    "; needs ceiling=\"wider\" in config.toml and base=\"{}\", {field}=\"{word}\" in policies/wider.toml",
+                    ceiling.policy
+                );
+                (more.clone(), more)
+            }
+            Remedy::Root { root, tool } => (
+                format!(
+                    "; {} is within, and {}",
+                    tool.sets(Field::FilesystemRoot, &root.to_string()),
+                    of_root(*root)
+                ),
+                String::new(),
+            ),
+        };
+        let (more, short) = words;
+        Some(Self { more, short })
+    }
 }
 
 /// The effect of a root on the container's files.
