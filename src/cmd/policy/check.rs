@@ -30,12 +30,12 @@ const NO_ANSWER: u8 = 2;
 
 /// Prints whether a connection would be allowed.
 pub fn run(global: &GlobalOptions, args: &PolicyCheck) -> ExitCode {
-    let said = answer(global, args).and_then(|(allowed, text)| {
+    let said = answer(global, args).and_then(|said| {
         match args.json {
-            true => out::json(&JsonVerdict::of(allowed, &text))?,
-            false => out::line(&text)?,
+            true => out::json(&JsonVerdict::from(&said))?,
+            false => out::line(&said.1)?,
         };
-        Ok(allowed)
+        Ok(said.0)
     });
     match said {
         Ok(true) => ExitCode::SUCCESS,

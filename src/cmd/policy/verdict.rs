@@ -15,13 +15,13 @@ pub struct JsonVerdict<'a> {
     notes: Vec<&'a str>,
 }
 
-impl<'a> JsonVerdict<'a> {
+impl<'a> From<&'a (bool, String)> for JsonVerdict<'a> {
     /// From the text for people: its first line is the verdict.
-    pub fn of(allowed: bool, text: &'a str) -> Self {
+    fn from((allowed, text): &'a (bool, String)) -> Self {
         let mut lines = text.lines();
         Self {
             version: 1,
-            allowed,
+            allowed: *allowed,
             verdict: lines.next().unwrap_or_default(),
             notes: lines.collect(),
         }
