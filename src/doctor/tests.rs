@@ -218,6 +218,7 @@ fn each_lack_has_a_line_that_says_what_does_not_work() {
 #[test]
 fn an_ordinary_user_needs_a_namespace_and_no_cgroup() {
     let ordinary = |namespace| DoctorFacts {
+        user: 1000,
         ordinary: Some(OrdinaryUser {
             namespace,
             no_cgroup: Some("this node has cgroup v1".to_owned()),
@@ -239,6 +240,17 @@ fn an_ordinary_user_needs_a_namespace_and_no_cgroup() {
     );
     let json = serde_json::to_value(&works).unwrap();
     assert!(json["engines"].is_null(), "{json}");
+    // User 0 of a container is not told to ask as root.
+    let zero = DoctorFacts {
+        user: 0,
+        ..ordinary(Ok(()))
+    };
+    let text = report(&zero).text();
+    assert!(
+        text.ends_with("engines: unknown without CAP_SYS_ADMIN\n"),
+        "{text}"
+    );
+    assert!(!text.contains("sudo"), "{text}");
     let mut own = ordinary(Ok(()));
     own.records = Err("others have rights in it".to_owned());
     let checks = report(&own).checks;
