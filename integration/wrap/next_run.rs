@@ -579,3 +579,66 @@ fn f36_the_nodes_file_holds_for_every_user_and_by_every_link() {
         in_mounts(&mended).ok();
     }
 }
+
+/// F22: the command of one run renames the directories above a hidden or read-only path, and makes others of their names.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f22_what_the_user_hides_or_closes_in_the_workspace_keeps_its_path() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let hide = "mv a1 a2; mkdir -p a1/b1; echo decoy >a1/b1/private; true";
+    let close = "mv r r2; mkdir -p r/ro; echo evil >r/ro/k; true";
+    let look = "cat a1/b1/private a2/b1/private; true";
+    let named = ["--hide", "a1/b1/private", "--read", "r/ro"];
+    let start = || {
+        person.does("cd src/project; rm -rf * .agentbox.toml; mkdir -p free/x");
+        person.file("src/project/a1/b1/private", "SECRET");
+        person.file("src/project/r/ro/k", "orig\n");
+    };
+    let evil = format!("{hide} {close} mv free free2").replace("true ", "true; ");
+    let ways: [&dyn Fn(&[&str], &str) -> Finished; 2] = [
+        &|options, script| person.wraps(options, script),
+        &|options, script| person.wrap(options, script),
+    ];
+    for wraps in ways {
+        start();
+        wraps(&named, &evil).ok();
+        assert_eq!(person.does("cat src/project/r/ro/k"), "orig\n");
+        let seen = wraps(&named, look);
+        assert!(!seen.to_string().contains("SECRET"), "{seen}");
+        // The control: what holds nothing of the kind is moved, and without the options all is.
+        person.does("test -d src/project/free2/x");
+        start();
+        wraps(&[], &evil).ok();
+        assert_eq!(person.does("cat src/project/r/ro/k"), "evil\n");
+        assert!(wraps(&named, look).stdout.contains("SECRET"));
+    }
+}
+
+/// F22: a hard link that an earlier run made is another name of a hidden or read-only file.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f22_a_file_with_another_name_is_hidden_by_no_option() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.file("src/project/s/k", "SECRET");
+    person.wraps(&[], "ln s/k s/other").ok();
+    for option in ["--hide", "--read"] {
+        let refused = person.wraps(&[option, "s/k"], "cat s/other").failed();
+        assert!(
+            refused.contains("another name by a hard link") && !refused.contains("SECRET"),
+            "{refused}"
+        );
+    }
+    // The control: a file with one name.
+    person.does("cd src/project; cp -p s/k new; mv new s/k");
+    assert_eq!(
+        person
+            .wraps(&["--hide", "s/k"], "cat s/k; cat s/other")
+            .ok(),
+        "SECRET"
+    );
+    person
+        .wraps(&["--read", "s/k"], "! (echo x >s/k) && ! ln s/k s/more")
+        .ok();
+}

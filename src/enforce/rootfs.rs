@@ -382,8 +382,8 @@ fn keep(path: &Path) -> Result<OwnedFd, EnforceError> {
 fn pin(plan: &FilesystemPlan, path: &Path) -> Result<(), EnforceError> {
     let step = || format!("hold {path:?} in place while it is masked (start again)");
     let place = match FollowLinks::Never.open(path) {
-        // The image has nothing to hide there.
-        Err(Errno::NOENT | Errno::NOTDIR) if plan.is_own(path) => return Ok(()),
+        // Nothing is there to hide.
+        Err(Errno::NOENT | Errno::NOTDIR) if plan.may_be_missing(path) => return Ok(()),
         found => found.map_err(EnforceError::step(step()))?,
     };
     let tree = copy(&place, MountReach::Below).map_err(EnforceError::step(step()))?;

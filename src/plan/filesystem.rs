@@ -210,6 +210,31 @@ impl FilesystemPlan {
         self.lies_over_image() || self.mounts.iter().any(PlannedMount::is_private)
     }
 
+    /// The mount point of the node's directory that the container writes at a path.
+    pub fn written_mount(&self, path: &Path) -> Option<&Path> {
+        let above = self.mounts.iter();
+        let above = above.filter(|m| path.starts_with(&m.destination));
+        let nearest = above.max_by_key(|m| m.destination.components().count())?;
+        let mut private = self.ephemeral.iter().map(|e| &e.path);
+        let covers = |p: &PathBuf| path.starts_with(p) && p.starts_with(&nearest.destination);
+        let is_written = nearest.bind()?.access == BindAccess::ReadWrite && !private.any(covers);
+        is_written.then_some(nearest.destination.as_path())
+    }
+
+    /// Whether a directory to be held may be missing: only the container writes there, or it was held for a path that is
+    /// hidden by name, whether it exists or not.
+    pub fn may_be_missing(&self, directory: &Path) -> bool {
+        let is_below = |path: &PathBuf| path.starts_with(directory);
+        let found = |path: &PathBuf| self.found.contains(path);
+        let mut named = self.masked.iter().chain(&self.readonly);
+        let by_name = named.any(|path| is_below(path) && !found(path));
+        let mut seen = self
+            .found
+            .iter()
+            .chain(self.protected.iter().map(|p| &p.path));
+        self.is_own(directory) || (by_name && !seen.any(is_below))
+    }
+
     /// Whether only the container writes this path: in its root or a private directory, outside the engine's mounts.
     pub fn is_own(&self, path: &Path) -> bool {
         let depth = |place: &Path| place.components().count();

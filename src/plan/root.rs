@@ -60,19 +60,28 @@ pub(super) fn root(
     Ok(RootAccess::Ephemeral)
 }
 
-/// Holds the directories above paths that the engine masks or makes read-only, if the root outlives the container's
-/// processes: a renamed one would expose the path at the next start.
+/// Holds the directories above hidden and read-only paths, where a renamed one would last: the next start would mask
+/// another file of that name. That is the engine's root, and mounts that the container writes.
 pub(super) fn hold_parents(plan: &mut FilesystemPlan, spec: &Spec) {
-    if plan.root != RootAccess::Engine {
-        return;
-    }
     let linux = spec.linux().as_ref();
     let masked = linux.and_then(|l| l.masked_paths().as_ref());
     let readonly = linux.and_then(|l| l.readonly_paths().as_ref());
     let named = masked.into_iter().chain(readonly).flatten().map(Path::new);
-    let ours = named.filter(|path| path.is_absolute() && is_plain(path) && plan.is_own(path));
-    let above = ours.flat_map(|path| path.ancestors().skip(1));
-    let above = above.filter(|dir| *dir != Path::new("/"));
-    let above: Vec<PathBuf> = above.map(|dir| dir.components().collect()).collect();
-    plan.pinned.extend(above);
+    let named: Vec<PathBuf> = named
+        .chain(plan.pruned.iter().map(|mount| mount.destination.as_path()))
+        .filter(|path| path.is_absolute() && is_plain(path))
+        .map(|path| path.components().collect())
+        .collect();
+    for path in &named {
+        let top = match plan.root == RootAccess::Engine && plan.is_own(path) {
+            true => Some(Path::new("/")),
+            false => plan.written_mount(path),
+        };
+        let Some(top) = top.map(Path::to_owned) else {
+            continue;
+        };
+        let above = path.ancestors().skip(1);
+        let above = above.take_while(|dir| dir.starts_with(&top) && **dir != *top);
+        plan.pinned.extend(above.map(Path::to_owned));
+    }
 }

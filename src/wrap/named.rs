@@ -65,6 +65,7 @@ impl Layout {
                 let why = "it is the workspace, or holds it".to_owned();
                 bail!(WrapRefusal::Named("--hide", path.clone(), why));
             }
+            self.refuse_linked("--hide", path, &real)?;
             self.masked.push(real);
         }
         Ok(())
@@ -110,6 +111,7 @@ impl Layout {
         } else if real == self.workspace {
             "it is the workspace: `--set filesystem.workspace=read-only` makes it read-only"
         } else {
+            self.refuse_linked("--read", path, &real)?;
             self.readonly.push(real);
             return Ok(());
         };
@@ -118,6 +120,19 @@ impl Layout {
             path.to_owned(),
             why.to_owned()
         ))
+    }
+
+    /// Refuses a file that has another name where the command writes, since only the named one would be covered. An
+    /// earlier run may have made a hard link.
+    fn refuse_linked(&self, option: &'static str, path: &Path, real: &Path) -> Result<()> {
+        let found = real.symlink_metadata();
+        let linked = found.is_ok_and(|found| found.is_file() && found.nlink() > 1);
+        if !linked || !self.writable().any(|place| real.starts_with(place)) {
+            return Ok(());
+        }
+        let why = "it has another name by a hard link, which would stay as it is: make it a file by itself (cp -p FILE new; \
+                   mv new FILE)";
+        bail!(WrapRefusal::Named(option, path.to_owned(), why.to_owned()))
     }
 
     /// Resolves links. If the path itself is a link, it is made again, so that the name works inside too.

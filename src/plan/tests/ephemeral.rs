@@ -149,6 +149,26 @@ fn directories_above_masked_paths_of_the_engines_root_are_held() {
     assert_eq!(held(thrown_away()), Vec::<String>::new());
 }
 
+/// F22: a renamed one would leave the next start a file of another's to mask.
+#[test]
+fn directories_above_hidden_paths_of_a_written_mount_are_held() {
+    let held = |asked: &[&str]| -> Vec<String> {
+        let case = under("strict").bind("/srv/work", "/work").options(asked);
+        let case = case.cwd("/work").bind("/dev/null", "/work/a/b/.env");
+        let hidden = serde_json::json!(["/work/x/y/key", "/work/top", "/work"]);
+        let case = case.set("/linux", "maskedPaths", hidden);
+        let plan = case.plan().filesystem;
+        let pinned = plan.pinned.iter().map(|p| p.display().to_string());
+        pinned.collect()
+    };
+    assert_eq!(
+        held(&["rw"]),
+        ["/work/a", "/work/a/b", "/work/x", "/work/x/y"]
+    );
+    // The control: what the container cannot write needs nothing held.
+    assert_eq!(held(&["ro"]), Vec::<String>::new());
+}
+
 #[test]
 fn the_words_say_which_writes_stay() {
     let words = |case: Case| case.plan().filesystem.written_in_words();

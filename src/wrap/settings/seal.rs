@@ -1,6 +1,7 @@
 //! SHELL. What is trusted with a project's settings: their text, the files that they name, and where their paths lead.
 //! A command can write most of that, and could otherwise choose what its next run gets.
 
+use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -35,9 +36,17 @@ impl Seal {
             included.push(file.map_err(|error| format!("names {path:?}: {error:#}"))?);
         }
         let mut leads = Vec::new();
-        let paths = settings.read.iter().chain(&settings.write);
-        for path in paths.chain(settings.summary.as_ref()) {
+        for path in settings.write.iter().chain(settings.summary.as_ref()) {
             leads.push(format!("{path:?} leads to {:?}", real(path)?));
+        }
+        for path in &settings.read {
+            let real = real(path)?;
+            // Editors and git replace files, so their inodes say nothing.
+            let found = real.symlink_metadata().ok();
+            let inode = found
+                .filter(fs::Metadata::is_dir)
+                .map_or(0, |meta| meta.ino());
+            leads.push(format!("{path:?} leads to {real:?}, inode {inode}"));
         }
         for path in &settings.hide {
             let real = real(path)?;
