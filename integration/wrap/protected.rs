@@ -10,9 +10,10 @@ use crate::command::Finished;
 use crate::docker::{Docker, Policy};
 
 /// Files that exist at the start, below the project's top.
-const THERE: [&str; 9] = [
+const THERE: [&str; 10] = [
     ".git/hooks/post-commit",
     ".envrc",
+    ".direnv/flake-profile.rc",
     ".vscode/tasks.json",
     ".claude/settings.json",
     ".codex/config.toml",
@@ -111,7 +112,7 @@ fn f37_git_works_and_nothing_is_left_in_the_project() {
 }
 
 /// Makes new files in each of these places.
-const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .git/worktrees/x; echo evil | tee .mcp.json .zed/tasks.json \
+const PLANT: &str = "mkdir -p .zed .devbox/gen .config/fish sub/.github/workflows new src .git/worktrees/x; echo evil | tee .mcp.json .zed/tasks.json prek.toml .config/lefthook.yml .devbox/gen/shell \
                      .config/fish/config.fish sub/.github/workflows/x.yml .git/commondir >/dev/null; ln -s /tmp .idea; \
                      git init -q new; echo evil >new/.git/hooks/post-checkout; git init -q --bare src/made.git; \
                      echo evil >src/made.git/hooks/update; echo ../../../evil >.git/worktrees/x/commondir; echo x >.git/worktrees/x/HEAD; \
@@ -119,11 +120,14 @@ const PLANT: &str = "mkdir -p .zed .config/fish sub/.github/workflows new src .g
                      mv sub renamed; mkdir sub; echo evil >renamed/.mcp.json; echo ok >src/.mcp.json; ";
 
 /// The new files that the user's tools would run.
-const PLANTED: [&str; 11] = [
+const PLANTED: [&str; 14] = [
     ".circleci",
     ".mcp.json",
     ".zed",
     ".config/fish",
+    ".config/lefthook.yml",
+    ".devbox/gen",
+    "prek.toml",
     ".idea",
     ".git/commondir",
     ".git/worktrees/x/commondir",

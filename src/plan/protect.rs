@@ -368,7 +368,7 @@ mod tests {
         let git = list.place.iter().find(|p| p.name() == ".git/hooks");
         let git = git.map(ProtectedPlace::base);
         assert_eq!(git, Some(ProtectedBase::Git(Path::new("hooks"))));
-        assert_eq!(list.ending_with(b"hooks").count(), 3);
+        assert_eq!(list.ending_with(b"hooks").count(), 5);
         assert!(list.why(".git").is_some());
     }
 
