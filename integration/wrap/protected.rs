@@ -102,6 +102,7 @@ fn f37_git_works_and_nothing_is_left_in_the_project() {
     );
     for seen in both(&person, &[], &work) {
         assert_eq!(seen.code, 0, "{seen}");
+        assert!(!seen.stderr.contains("refs/replace"), "{seen}");
     }
     assert_eq!(changed(&person), [""; 0]);
     let after = person.does("cd ~/src/project; rm -f f; ls -A . sub .claude");
@@ -408,4 +409,58 @@ fn f37_settings_of_git_that_name_programs_are_taken_out() {
         )
         .ok();
     assert!(person.does(&all).contains("core.fsmonitor=./evil"));
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_the_users_git_shows_what_it_pushes() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let evil = |more: &str| {
+        format!(
+            "{GIT} echo good >a; git add a; git commit -qm two; G=$(git rev-parse HEAD); echo evil >b; git add b; \
+             git commit -q --amend -m two; git replace HEAD $G; git config status.showUntrackedFiles no; {more} true"
+        )
+    };
+    let look = format!("{GIT} cd ~/src/project; git log -p -1 --format=; git status -s sub");
+    fresh(&person);
+    let seen = person.wraps(&[], &evil(""));
+    assert_eq!(seen.code, 0, "{seen}");
+    assert!(
+        seen.stderr.contains(".git/refs/replace to ")
+            && seen
+                .stderr
+                .contains("git shows other commits than it pushes")
+            && seen.stderr.contains("\"status.showuntrackedfiles\""),
+        "{seen}"
+    );
+    let shown = person.does(&look);
+    assert!(
+        shown.contains("+evil") && shown.contains("?? sub"),
+        "{shown}"
+    );
+    // Lines of packed references are said.
+    fresh(&person);
+    let seen = person.wraps(&[], &evil("git pack-refs --all;"));
+    assert!(
+        seen.stderr.contains("packed-refs has replaced objects"),
+        "{seen}"
+    );
+    // The control: without the wall git shows the other commit.
+    fresh(&person);
+    person
+        .wraps(&["--set", "filesystem.unprotected=*"], &evil(""))
+        .ok();
+    let shown = person.does(&look);
+    assert!(!shown.contains("evil") && !shown.contains("??"), "{shown}");
+    // The user's own stay, and git works beside them.
+    fresh(&person);
+    person.does(&format!(
+        "{GIT} cd ~/src/project; git commit -q --allow-empty -m two; git replace HEAD HEAD~1"
+    ));
+    let work =
+        format!("{GIT} git commit -q --allow-empty -m three; git gc -q; ! git replace -d HEAD~1");
+    let seen = person.wraps(&[], &work);
+    assert_eq!(seen.code, 0, "{seen}");
+    assert_eq!(person.does("cd ~/src/project; git replace | wc -l"), "1\n");
 }

@@ -7,6 +7,7 @@
 
 mod found;
 mod quarantine;
+mod replaced;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -167,6 +168,10 @@ impl CleanedSource<'_> {
         quarantine.begin_source(now);
         for one in deepest_first(self.watched, [first, now]) {
             self.file(one).take(quarantine);
+        }
+        let gits: BTreeSet<&PathBuf> = self.watched.gits.iter().chain(&now.gits).collect();
+        for git in gits {
+            replaced::say_packed((self.root.as_fd(), &self.bind.source), git, quarantine);
         }
         if let Some(why) = &now.unread {
             not_searched(self.bind, why, quarantine);
