@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -64,7 +65,18 @@ fn verify(args: &VerifyReceipt) -> Result<ExitCode> {
 
 fn text(path: &Path) -> Result<String> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
+    // The open of a FIFO would wait for a writer.
+    let open = || {
+        File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+    };
+    let file = open().with_context(|| format!("read {path:?}"))?;
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        bail!("read {path:?}: it is no file");
+    }
+    let read = file.take(LONGEST + 1).read_to_string(&mut text);
     read.with_context(|| format!("read {path:?}"))?;
     if text.len() as u64 > LONGEST {
         bail!("{path:?} is longer than any receipt or key");
@@ -167,4 +179,21 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, FileState)]
         line(&format!("  {name}"), held.words());
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::TestDir;
+
+    #[test]
+    fn a_receipt_that_is_no_file_is_refused_at_once() {
+        let scratch = TestDir::new("receipt");
+        let path = scratch.0.join("fifo");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(text(&path).unwrap_err().to_string().contains("no file"));
+        let file = scratch.0.join("file");
+        std::fs::write(&file, "x").unwrap();
+        assert_eq!(text(&file).unwrap(), "x");
+    }
 }

@@ -34,10 +34,14 @@ pub(super) struct HarmlessSettings {
 }
 
 impl HarmlessSettings {
-    /// Whether a setting names no program and no file. A url with `::` names a program of git's, `git-remote-NAME`.
+    /// Whether a setting names no program and no file. A url with `::` names a program of git's, `git-remote-NAME`, and
+    /// may stand in place of a remote's name.
     fn has(&self, setting: &GitSetting) -> bool {
         let key = &setting.key;
-        if key.ends_with(b"url") && setting.value.windows(2).any(|two| two == b"::") {
+        let remote = [&b"url"[..], b"remote", b"pushdefault"];
+        if remote.iter().any(|end| key.ends_with(end))
+            && setting.value.windows(2).any(|two| two == b"::")
+        {
             return false;
         }
         let first = key.iter().position(|byte| *byte == b'.');
@@ -347,6 +351,33 @@ mod tests {
             let text = format!("[core]\n\thooksPath = {value}\n");
             assert_eq!(refused(text.as_bytes()), [read], "{value:?}");
         }
+    }
+
+    #[test]
+    fn a_program_in_place_of_a_remotes_name_is_taken_out() {
+        let harmless = ProtectedList::builtin().harmless();
+        let left = |value: &str| {
+            let text = format!(
+                "[branch \"a\"]\n\tremote = {value}\n\tpushRemote = {value}\n[remote]\n\tpushDefault = {value}\n"
+            );
+            let settings = parse(text.as_bytes()).unwrap();
+            let path = Path::new(".git/config");
+            harmless.refused(&settings, (path, &BTreeSet::new())).len()
+        };
+        assert_eq!(
+            [left("origin"), left("https://h/x"), left("hg::x")],
+            [0, 0, 3]
+        );
+    }
+
+    #[test]
+    fn a_setting_that_hides_changes_is_taken_out() {
+        let harmless = ProtectedList::builtin().harmless();
+        let text = b"[status]\n\tshowUntrackedFiles = no\n[submodule \"s\"]\n\tignore = all\n[core]\n\ttrustctime = false\n\
+                     \tcheckStat = minimal\n[status]\n\tshort = true\n";
+        let settings = parse(text).unwrap();
+        let refused = harmless.refused(&settings, (Path::new(".git/config"), &BTreeSet::new()));
+        assert_eq!(refused.len(), 4);
     }
 
     #[test]
