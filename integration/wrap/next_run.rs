@@ -596,11 +596,11 @@ fn f22_what_the_user_hides_or_closes_in_the_workspace_keeps_its_path() {
         person.file("src/project/r/ro/k", "orig\n");
     };
     let evil = format!("{hide} {close} mv free free2").replace("true ", "true; ");
-    let ways: [&dyn Fn(&[&str], &str) -> Finished; 2] = [
-        &|options, script| person.wraps(options, script),
-        &|options, script| person.wrap(options, script),
-    ];
-    for wraps in ways {
+    for by_root in [false, true] {
+        let wraps = |options: &[&str], script: &str| match by_root {
+            true => person.wrap(options, script),
+            false => person.wraps(options, script),
+        };
         start();
         wraps(&named, &evil).ok();
         assert_eq!(person.does("cat src/project/r/ro/k"), "orig\n");
