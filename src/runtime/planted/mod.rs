@@ -171,7 +171,8 @@ impl CleanedSource<'_> {
         }
         let gits: BTreeSet<&PathBuf> = self.watched.gits.iter().chain(&now.gits).collect();
         for git in gits {
-            replaced::say_packed((self.root.as_fd(), &self.bind.source), git, quarantine);
+            let said = replaced::packed(self.root.as_fd(), &self.bind.source, git);
+            said.into_iter().for_each(|line| quarantine.fail(line));
         }
         if let Some(why) = &now.unread {
             not_searched(self.bind, why, quarantine);

@@ -8,38 +8,33 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::quarantine::Quarantine;
 use crate::probe;
 
 /// The largest file that is read: 200,000 branches have about this much.
 const LARGEST: usize = 16 << 20;
 
-/// Names a git directory whose packed references have replaced objects, or are too many to look through.
-pub(super) fn say_packed(
-    (root, source): (BorrowedFd<'_>, &Path),
-    git: &Path,
-    quarantine: &mut Quarantine,
-) {
+/// What to say of a git directory whose packed references have replaced objects, or are too many to search.
+pub(super) fn packed(root: BorrowedFd<'_>, source: &Path, git: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = probe::directory_below(root, git)
-        .and_then(|git| rustix::fs::openat(git, "packed-refs", flags, Mode::empty()));
+    let directory = probe::directory_below(root, git).ok()?;
+    let file = rustix::fs::openat(directory, "packed-refs", flags, Mode::empty()).ok()?;
     let mut text = Vec::new();
-    let Ok(file) = file else { return };
     let _as_far = File::from(file)
         .take(LARGEST as u64 + 1)
         .read_to_end(&mut text);
     let path = source.join(git).join("packed-refs");
     let path = path.display();
     if text.len() > LARGEST {
-        quarantine.fail(format!(
+        return Some(format!(
             "{path} is too large to search for replaced objects: review with git --no-replace-objects"
         ));
-    } else if has_replaced(&text) {
-        quarantine.fail(format!(
+    }
+    has_replaced(&text).then(|| {
+        format!(
             "{path} has replaced objects (refs/replace): git shows other commits than it pushes; review with \
              git --no-replace-objects"
-        ));
-    }
+        )
+    })
 }
 
 fn has_replaced(text: &[u8]) -> bool {
