@@ -3,12 +3,20 @@
 //! The command's git does not see that configuration, and would silently make commits without a signature. It gets the
 //! settings for a key that the relay offers, and the key as text: its file is hidden.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::own_file;
 use super::person::Person;
 use super::repository::{self, is_on, value_of};
 use crate::egress::ssh::key::of_public_file;
+use crate::policy::{ResolvedPolicy, SshFingerprint, SshKey};
+
+/// Keys of the user's SSH agent with which the workload may sign.
+pub fn signing_keys(resolved: &ResolvedPolicy) -> BTreeSet<SshFingerprint> {
+    let keys = resolved.policy.network.ssh_keys.iter();
+    keys.filter_map(SshKey::fingerprint).collect()
+}
 
 /// The user's settings for signatures by an SSH key.
 #[derive(Debug, PartialEq, Eq)]

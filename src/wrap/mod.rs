@@ -303,7 +303,7 @@ fn prepare(
     let sockets = wanted.sockets(&resolved, &mut layout)?;
     let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;
     missing.iter().for_each(|line| crate::log::complain(line));
-    let signs = ssh_agent::signing_keys(&resolved);
+    let signs = git_signing::signing_keys(&resolved);
     layout.git += &environment::git_signing(wanted, &signs)?;
     workspace::check_state(&layout)?;
     let bundle = WrapBundle::new(&layout, person, base)?;

@@ -24,7 +24,7 @@ use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
 use crate::egress::ssh::key::{ListedKey, of_public_file};
 use crate::plan::signing::SSH_VARIABLE;
-use crate::policy::{Field, FieldOption, ResolvedPolicy, SshFingerprint, SshKey};
+use crate::policy::{Field, FieldOption, SshFingerprint};
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay::UserAgent;
 use crate::sys::path::resolve_owned;
@@ -55,12 +55,6 @@ struct KeySelection {
     shown: SshFingerprint,
     /// Only this certificate, if the name is that of its file.
     exact: Option<SshFingerprint>,
-}
-
-/// Keys of the user's SSH agent with which the workload may sign.
-pub fn signing_keys(resolved: &ResolvedPolicy) -> BTreeSet<SshFingerprint> {
-    let keys = resolved.policy.network.ssh_keys.iter();
-    keys.filter_map(SshKey::fingerprint).collect()
 }
 
 fn refused(why: String) -> WrapRefusal {
