@@ -138,7 +138,7 @@ class Bench:
         self.agentbox = os.environ["AGENTBOX_BIN"]
         self.cgroup = os.environ["BENCH_CGROUP"]
         self.figures = args.only or FIGURES
-        self.sections = []
+        self.barred = []
         self.failed = []
         self.figure = ""
         self.rows = []
@@ -188,11 +188,10 @@ class Bench:
             bundle(f"sleep-{beside}", ["/bin/sleep", "600"], True, f"-{beside}")
 
     def section(self, title, *parts, detail=()):
-        """Prints a section. docs/benchmarks.md gets it without its `detail`, and not at all if that is everything."""
-        head = f"### {title}"
-        if parts:
-            self.sections.append("\n\n".join([head, *parts]))
-        print("\n" + "\n\n".join([head, *parts, *detail]), flush=True)
+        """Prints a section. docs/benchmarks.md gets the rows that have a bar or a goal."""
+        for part in (*parts, *detail):
+            self.barred += [[f"{title.split(' (')[0]}: {name}", *rest] for name, *rest in rows_with_bars(part)]
+        print("\n" + "\n\n".join([f"### {title}", *parts, *detail]), flush=True)
 
     def compare(self, name, measured, higher=False):
         """The ratchet: a ratio beside the best of best.toml."""
@@ -214,7 +213,7 @@ class Bench:
         """A row of a table; a failed bar is remembered."""
         outcome = verdict(measured, limit)
         if outcome == "FAILED":
-            self.failed.append(f"{name}: {measured.text()}, bar {limit}")
+            self.failed.append(f"{name}: {measured.text()}, bar {limit:.2f}")
         return [name, measured.text(), f"<= {limit}", outcome]
 
     def run(self):
@@ -222,7 +221,7 @@ class Bench:
         started = time.monotonic()
         head = f"{kind_of_machine()}, kernel {os.uname().release}, load average at the start: {load()}."
         print(head + "\n\n" + self.versions(), flush=True)
-        self.sections.append(head)
+        self.head = head
         if self.args.order:
             order.write(self)
             return
@@ -237,9 +236,7 @@ class Bench:
                 getattr(self, figure)()
         if self.rows:
             self.section("ratchet", detail=[table(["Figure", "Ratio [95 %]", "Best", ""], self.rows)])
-        tail = f"Load average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all."
-        print("\n" + tail)
-        self.sections.append(tail)
+        print(f"\nLoad average at the end: {load()}; {time.monotonic() - started:.0f} seconds in all.")
 
     def versions(self):
         versions = [
@@ -608,7 +605,7 @@ class Bench:
         def alone(number):
             # The others run on: it is the runtime that does not know of them.
             run = Path("/run/agentbox")
-            subprocess.run(["mount", "-t", "tmpfs", "tmpfs", run], check=True, timeout=LIMIT)
+            subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=0700", "tmpfs", run], check=True, timeout=LIMIT)
             try:
                 return commands(f"pod-{number}")
             finally:
@@ -713,6 +710,16 @@ def wait_until_gone(pid):
         time.sleep(0.001)
 
 
+def rows_with_bars(part):
+    """(name, measured, bar, outcome unless met) of each row of a printed table that has a column for a bar or a goal."""
+    head, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines()]
+    at = next((head.index(name) for name in ("Bar", "Goal") if name in head), None)
+    if at is None:
+        return []
+    # A word for what is as it should be would be on most lines.
+    return [[row[0], row[at - 1], row[at].replace(" ", ""), "" if row[at + 1] == "met" else row[at + 1]] for row in rows[1:] if row[at]]
+
+
 def update_docs(path, sections):
     """Replaces what stands between the two marks."""
     begin, end = "<!-- hack/bench: begin -->", "<!-- hack/bench: end -->"
@@ -741,7 +748,7 @@ def main():
         print(f"hack/bench: could not measure: {error}", file=sys.stderr)
         return 2
     if args.update_docs:
-        update_docs(bench.repo / "docs/benchmarks.md", bench.sections)
+        update_docs(bench.repo / "docs/benchmarks.md", [bench.head, table(["Figure", "Measured [95 %]", "Bar", ""], bench.barred)])
     if args.keep:
         keep(bench.ratchet)
     for failure in bench.failed:

@@ -19,6 +19,8 @@ BWRAP = ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--pr
 SERVER = ["sh", "-c", "echo ready; cat >/dev/null"]
 MOST_MEMORY = 8192
 WITHIN = 60
+# How much later a server's first line may come, in milliseconds.
+FIRST_LINE = 20
 PROGRAM = Path("/srv/agentbox")
 # Of `wrap` on Debian without toolchains in the home.
 MOUNTS = "60"
@@ -143,7 +145,7 @@ def measure(bench, interleave, steps):
         ours = [name for name in times if name.startswith(f"{who}: agentbox")]
         for name in ours:
             label = f"{short(name)} / bwrap"
-            ratios.append(goal(label, bench.compare(label, ratio(times[name], theirs)), 2.5))
+            ratios.append(goal(label, bench.compare(label, ratio(times[name], theirs)), 2 if "landlock" in name else 3.5))
         standard = f"{who}: agentbox wrap --policy standard"
         ruled = ratio(times[f"{standard}, one rule"], times[standard])
         ratios.append(bench.ratio_bar(f"{short(standard)}, one rule / none", ruled, WITH_A_RULE))
@@ -159,7 +161,7 @@ def measure(bench, interleave, steps):
         },
         max(5, bench.rounds("wrap") // 8),
     )
-    later = [goal(f"{short(n)}: first line, ms later", difference(lines[n], lines["plain"]), 60) for n in lines if n != "plain"]
+    later = [goal(f"{short(n)}: first line, ms later", difference(lines[n], lines["plain"]), FIRST_LINE) for n in lines if n != "plain"]
 
     compile_ = build(bench)
     name = "user: agentbox wrap --policy standard"
@@ -172,13 +174,12 @@ def measure(bench, interleave, steps):
     )
     whole = bench.ratio_bar("build, inside / outside", ratio(built["inside"], built["outside"]), 1.02)
 
-    kept = []
-    for name, command in all_ways.items():
-        if "agentbox" in name:
-            kib = memory(bench, command, set(bench.sidecars()))
-            kept.append([f"{short(name)}: memory, KiB", kib, f"<= {MOST_MEMORY}", "met" if kib <= MOST_MEMORY else "missed"])
+    kept = {short(name): memory(bench, command, set(bench.sidecars())) for name, command in all_ways.items() if "agentbox" in name}
+    most = max(kept.values())
+    whole_memory = ["most memory, KiB", most, f"<= {MOST_MEMORY}", "met" if most <= MOST_MEMORY else "missed"]
     bench.section(
         f"wrap ({len(next(iter(times.values())))} rounds)",
         table(["Running `true`", "Median ms", "Peak MiB"], rows),
-        table(["Start and end, and others", "Measured [95 %]", "Goal", ""], [*ratios, *later, whole, *kept]),
+        table(["Start and end, and others", "Measured [95 %]", "Goal", ""], [*ratios, *later, whole, whole_memory]),
+        table(["Memory of all its processes (Pss)", "KiB"], [*kept.items()]),
     )
