@@ -674,8 +674,9 @@ def load():
 
 
 def kind_of_machine():
-    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-    return f"{os.cpu_count()} cores ({cpu.group(1) if cpu else 'unknown'})"
+    """Processors whose ratios can be compared: a virtual machine names many models alike, such as "Intel(R) Xeon(R) Processor"."""
+    cpu = dict(re.findall(r"^(model name|model)\s*: (.*)$", Path("/proc/cpuinfo").read_text(), re.M))
+    return f"{os.cpu_count()} cores ({cpu.get('model name', 'unknown')}, model {cpu.get('model', 'unknown')})"
 
 
 def run(*command):
