@@ -198,7 +198,10 @@ fn direct_only_a_pipe_is_handed_in_as_a_descriptor() {
 
     let directory: OwnedFd = std::fs::File::open("/").unwrap().into();
     let (socket, _other) = UnixStream::pair().unwrap();
-    for handed in [directory, socket.into()] {
+    let file: OwnedFd = std::fs::File::open(format!("{bundle}/config.json"))
+        .unwrap()
+        .into();
+    for handed in [directory, socket.into(), file] {
         let refused = node.call_with(&arguments, Some(handed)).failed();
         assert!(refused.contains("file descriptor 3"), "{refused}");
         assert_eq!(node.leftovers(id), Vec::<String>::new());

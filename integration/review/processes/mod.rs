@@ -3,6 +3,7 @@
 mod core_dumps;
 mod gone;
 mod groups;
+mod redirected;
 mod set_id;
 mod terminals;
 mod waiting;

@@ -125,8 +125,7 @@ impl<'a> Creation<'a> {
 
     /// Whether the init process gets a terminal.
     pub(super) fn has_terminal(&self) -> bool {
-        let process = self.decision.bundle.spec.process().as_ref();
-        process.and_then(|p| p.terminal()).unwrap_or(false)
+        self.decision.has_terminal()
     }
 
     /// Writes the record as it is now.

@@ -61,6 +61,12 @@ pub struct BundleDecision {
 }
 
 impl BundleDecision {
+    /// Whether the init process gets a terminal.
+    pub fn has_terminal(&self) -> bool {
+        let process = self.bundle.spec.process().as_ref();
+        process.and_then(|p| p.terminal()).unwrap_or(false)
+    }
+
     /// What is enforced; `None` under `unconfined`.
     pub fn plan(&self) -> Option<&Plan> {
         self.decided.as_ref().map(|decided| &decided.plan)

@@ -42,7 +42,7 @@ pub use error::CreateError;
 pub fn create(
     global: &GlobalOptions,
     args: &cli::Create,
-    streams: Streams<'_>,
+    mut streams: Streams<'_>,
     wrapped: WrapParts<'_>,
 ) -> Result<CreatedContainer, RuntimeError> {
     // Everything that can be refused by looking. Nothing has been made yet, so a refusal leaves nothing.
@@ -54,6 +54,9 @@ pub fn create(
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;
     let agent = refused::check(args, &streams, &decision)?;
+    if decision.plan().is_some() && !streams.relayed && !decision.has_terminal() {
+        streams.stdio[0] = descriptors::read_only_input()?;
+    }
     // If libcontainer makes the process, this process moves to its cgroups. The first move is slow, and begins here.
     let is_ours = first_process::is_ours(global, &decision.bundle.spec);
     let _first_move = (!is_ours).then(first_move::begin);

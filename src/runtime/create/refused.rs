@@ -50,7 +50,7 @@ pub(super) fn check(
     if let Some(all) = spec.hooks() {
         hooks::check(all)?;
     }
-    let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
+    let terminal = decision.has_terminal();
     if terminal && streams.console.is_none() {
         return Err(CreateError::NoConsoleSocket.into());
     }

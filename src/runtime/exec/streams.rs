@@ -12,6 +12,7 @@ use crate::enforce::program::ContainerProgram;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
+use crate::runtime::input::descriptors;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::state::store::ContainerPaths;
 
@@ -46,7 +47,7 @@ impl TenantStreams {
             (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
             (false, true) if target.record.plan().is_some() => {
                 relay::refuse_terminals("`exec --detach`", &Stdio::default())?;
-                Default::default()
+                ([descriptors::read_only_input()?, None, None], None)
             }
             _ => Default::default(),
         };

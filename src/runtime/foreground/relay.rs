@@ -1,10 +1,15 @@
-//! Keeps the caller's terminal out of the container. A program with it could read the user's input, switch the echo off
-//! and, on some kernels, type into it. If all of a command's descriptors lead to it, `wrap` gives a pseudo-terminal
-//! ([`crate::runtime::foreground::tty`]). If only some do, or no terminal was requested, each of those becomes a pipe.
+//! Keeps the caller's terminal and files out of the container. A program with the terminal could read the user's input,
+//! switch the echo off and, on some kernels, type into it. One with a file could open it again by /proc/self/fd, for reading
+//! and writing whatever the redirection said: it lies on a mount of the node, so no wall of files sees it.
+//!
+//! If all of a command's descriptors lead to a terminal, `wrap` gives a pseudo-terminal
+//! ([`crate::runtime::foreground::tty`]). If only some do, or no terminal was requested, each of those becomes a pipe, and
+//! so does each file.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::PollFlags;
+use rustix::fs::{FileType, SeekFrom};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
@@ -14,8 +19,16 @@ use crate::runtime::foreground::{ForegroundError, tty};
 /// A process's standard descriptors; `None` means the caller's own.
 pub type Stdio = [Option<OwnedFd>; 3];
 
-/// The streams between the caller's terminal and the container.
-pub struct Relay(Vec<Flow>);
+/// The streams between the caller's terminal or files and the container.
+pub struct Relay {
+    flows: Vec<Flow>,
+    /// If standard input is a file: what the container has not read of it is in this pipe.
+    input: Option<OwnedFd>,
+    /// Bytes of that file that were read and did not get into the pipe.
+    unsent: usize,
+    /// The first write to a file that failed.
+    failed: Option<Errno>,
+}
 
 /// From a descriptor to another.
 struct Flow {
@@ -24,6 +37,8 @@ struct Flow {
     to: RelayTarget,
     /// Read, but not written yet.
     pending: Vec<u8>,
+    /// Why a file of the caller takes no more.
+    failed: Option<Errno>,
 }
 
 /// The receiver of relayed bytes.
@@ -47,30 +62,87 @@ fn callers() -> [BorrowedFd<'static>; 3] {
     ]
 }
 
-/// Pipes in place of the caller's terminals.
+fn kind(fd: BorrowedFd<'_>) -> Option<(FileType, u32)> {
+    let stat = rustix::fs::fstat(fd).ok()?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    Some((kind, rustix::fs::major(stat.st_rdev)))
+}
+
+fn is_file(fd: BorrowedFd<'_>) -> bool {
+    matches!(kind(fd), Some((FileType::RegularFile, _)))
+}
+
+/// Whether a standard descriptor gives more than bytes: a file, or a device that is not one of memory(4), such as a terminal.
+fn gives_more(fd: BorrowedFd<'_>) -> bool {
+    const MEMORY_DEVICES: u32 = 1;
+    match kind(fd) {
+        Some((FileType::RegularFile, _)) => true,
+        Some((FileType::CharacterDevice, major)) => major != MEMORY_DEVICES,
+        _ => false,
+    }
+}
+
+/// Whether two descriptors lead to one file.
+fn are_one_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let of = |fd| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+    is_file(one) && of(one).is_ok_and(|found| of(other) == Ok(found))
+}
+
+/// Pipes in place of the caller's terminals and files.
 pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
+    let failed = || RuntimeError::io("make a pipe in place of a standard stream");
     let mut given: Stdio = [None, None, None];
-    let mut flows = Vec::new();
-    let numbers = 0..given.len();
-    for number in numbers.filter(|n| terminals()[*n]) {
-        let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-            .map_err(RuntimeError::io("make a pipe in place of the terminal"))?;
+    let mut relay = Relay {
+        flows: Vec::new(),
+        input: None,
+        unsent: 0,
+        failed: None,
+    };
+    let [input, output, error] = callers();
+    for (number, fd) in callers().into_iter().enumerate() {
+        if !gives_more(fd) {
+            continue;
+        }
+        // `>log 2>&1` keeps the order of lines.
+        if number == 2
+            && are_one_file(output, error)
+            && let Some(writer) = &given[1]
+        {
+            given[number] = Some(
+                writer
+                    .try_clone()
+                    .map_err(RuntimeError::io("copy a pipe"))?,
+            );
+            continue;
+        }
+        let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(failed())?;
         let (theirs, from, to) = if number == 0 {
             // It may not be read, and its output must go on meanwhile.
-            rustix::io::ioctl_fionbio(&writer, true)
-                .map_err(RuntimeError::io("make a pipe in place of the terminal"))?;
+            rustix::io::ioctl_fionbio(&writer, true).map_err(failed())?;
+            if is_seekable(input) {
+                relay.input = Some(
+                    reader
+                        .try_clone()
+                        .map_err(RuntimeError::io("copy a pipe"))?,
+                );
+            }
             (reader, None, RelayTarget::Container(writer))
         } else {
             (writer, Some(reader), RelayTarget::Caller(number))
         };
         given[number] = Some(theirs);
-        flows.push(Flow {
+        relay.flows.push(Flow {
             from,
             to,
             pending: Vec::new(),
+            failed: None,
         });
     }
-    Ok((given, Relay(flows)))
+    Ok((given, relay))
+}
+
+fn is_seekable(fd: BorrowedFd<'_>) -> bool {
+    is_file(fd) && rustix::fs::seek(fd, SeekFrom::Current(0)).is_ok()
 }
 
 /// Refuses a terminal if nothing stays to relay it. A descriptor in `given` is not the caller's.
@@ -91,26 +163,63 @@ pub fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
 impl Relay {
     /// What to poll.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        self.0.iter().map(Flow::waits)
+        self.flows.iter().map(Flow::waits)
     }
 
     /// Whether to poll for the foreground: input belongs to another job now.
     pub fn waits_for_its_turn(&self) -> bool {
-        self.0.iter().any(Flow::waits_for_its_turn)
+        self.flows.iter().any(Flow::waits_for_its_turn)
     }
 
     /// Moves all data that can move; `ready` is for each of [`Self::waits`].
     pub fn pump(&mut self, ready: &[bool]) {
         let mut ready = ready.iter();
-        self.0
-            .retain_mut(|flow| ready.next() != Some(&true) || flow.step());
+        self.keep(|flow| ready.next() != Some(&true) || flow.step());
     }
 
-    /// Relays what was written before the end and not read yet.
-    pub fn drain(&mut self) {
-        self.0.retain(|flow| flow.from.is_some());
-        for flow in &mut self.0 {
-            while flow.is_readable() && flow.step() {}
+    /// Relays what was written before the end and not read yet. Gives back what the container has not read of a file, so that
+    /// the next command of a script finds it (`while read line; do agentbox wrap -- ...; done <list`).
+    ///
+    /// Fails if a file of the caller did not take the output.
+    pub fn drain(&mut self) -> Result<(), RuntimeError> {
+        self.give_back();
+        self.keep(|flow| flow.from.is_some());
+        self.keep(|flow| {
+            while flow.is_readable() {
+                if !flow.step() {
+                    return false;
+                }
+            }
+            true
+        });
+        match self.failed.take() {
+            Some(errno) => Err(RuntimeError::io("write the output of the command")(errno)),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the flows that go on.
+    fn keep(&mut self, mut goes_on: impl FnMut(&mut Flow) -> bool) {
+        let (unsent, failed) = (&mut self.unsent, &mut self.failed);
+        self.flows.retain_mut(|flow| {
+            let kept = goes_on(flow);
+            *failed = failed.or(flow.failed.take());
+            if !kept && flow.from.is_none() {
+                *unsent = flow.pending.len();
+            }
+            kept
+        });
+    }
+
+    fn give_back(&mut self) {
+        let Some(pipe) = self.input.take() else {
+            return;
+        };
+        let pending = self.flows.iter().find(|flow| flow.from.is_none());
+        let unsent = pending.map_or(self.unsent, |flow| flow.pending.len()) as u64;
+        let unread = rustix::io::ioctl_fionread(&pipe).unwrap_or_default() + unsent;
+        if let Ok(unread @ 1..) = i64::try_from(unread) {
+            rustix::fs::seek(rustix::stdio::stdin(), SeekFrom::Current(-unread)).ok();
         }
     }
 }
@@ -135,7 +244,7 @@ impl Flow {
     }
 
     fn waits_for_its_turn(&self) -> bool {
-        self.from.is_none() && !tty::in_foreground()
+        self.from.is_none() && rustix::termios::isatty(self.source()) && !tty::in_foreground()
     }
 
     fn is_readable(&self) -> bool {
@@ -175,7 +284,12 @@ impl Flow {
                 (Ok(written), _) => drop(self.pending.drain(..written)),
                 (Err(Errno::INTR), _) => {}
                 (Err(Errno::AGAIN), RelayTarget::Container(_)) => return true,
-                (Err(_), _) => return false,
+                (Err(errno), RelayTarget::Caller(number)) => {
+                    // A terminal that is gone takes nothing, as under any program.
+                    self.failed = is_file(callers()[*number]).then_some(errno);
+                    return false;
+                }
+                (Err(_), RelayTarget::Container(_)) => return false,
             }
         }
         true
@@ -194,6 +308,7 @@ mod tests {
             from: Some(from),
             to: RelayTarget::Container(to),
             pending: Vec::new(),
+            failed: None,
         };
         (typed, flow, read)
     }

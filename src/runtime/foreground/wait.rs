@@ -91,13 +91,12 @@ impl Foreground {
         if let Some(terminal) = &mut terminal {
             terminal.drain();
         }
-        if let Some(relay) = &mut self.relay {
-            relay.drain();
-        }
+        let relayed = self.relay.as_mut().map(relay::Relay::drain);
         drop(terminal);
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
         let ended = status(self.pid)?;
+        relayed.transpose()?;
         // Our init process in front of the program first reports its signal, then exits with its status.
         let by = self.job.as_mut().and_then(Job::ended_by);
         Ok(match by.map(|signal| ChildExit::by(signal as i32)) {

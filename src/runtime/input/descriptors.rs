@@ -1,11 +1,13 @@
 //! Which descriptors a container's process may inherit.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process, Spec};
-use rustix::fs::{FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::mount::OpenTreeFlags;
 
 use crate::enforce::EnforceError;
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::Plan;
 use crate::plan::wrap_plan::WrapEnforcement;
 use crate::probe::is_bind;
@@ -34,8 +36,8 @@ impl DescriptorRule {
 }
 
 /// Checks that every descriptor promised to the container (`--preserve-fds`, LISTEN_FDS) exists. Under a policy it must
-/// be a pipe, a file or a terminal; standard input, output and error must at least be no directory or disk. A socket is
-/// a way out that no wall sees, and a directory gives the node's files.
+/// be a pipe; standard input, output and error must at least be no directory or disk. A socket is a way out that no wall sees,
+/// a directory gives the node's files, and a file can be opened again for writing ([`crate::runtime::foreground::relay`]).
 ///
 /// The runtime's own descriptors are close-on-exec; a promised one never is.
 pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> {
@@ -44,10 +46,7 @@ pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> 
             return Err(refused(number, "it is not open"));
         };
         if let_in == DescriptorRule::Harmless && !found.is_harmless() {
-            return Err(refused(
-                number,
-                "under a policy only pipes, files and terminals are",
-            ));
+            return Err(refused(number, "under a policy only pipes are"));
         }
     }
     let standard = (0..3).filter_map(|n| Some((n, look(n)?)));
@@ -89,6 +88,40 @@ pub fn handed_file(preserve: i32, standard: StandardStreams) -> Option<i32> {
     };
     let mut all = own.chain(promised(preserve));
     all.find(|number| look(*number).is_some_and(|found| found.is_file()))
+}
+
+/// In place of standard input, for a process that nothing relays to: the same file through a mount that cannot be written. By
+/// /proc/self/fd the caller's own could be opened again for writing. `None` for what is no file.
+///
+/// Needs the rights of the mount namespace that the file is in (open_tree(2), OPEN_TREE_CLONE).
+pub fn read_only_input() -> Result<Option<OwnedFd>, RuntimeError> {
+    let input = rustix::stdio::stdin();
+    let is_file = look(0).is_some_and(|found| found.kind() == FileType::RegularFile);
+    if !is_file {
+        return Ok(None);
+    }
+    match read_only(input) {
+        Ok(file) => Ok(Some(file)),
+        Err(_) => Err(refused(
+            0,
+            "a file there could be opened again for writing: use a pipe (cat FILE | ...)",
+        )),
+    }
+}
+
+fn read_only(file: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let mount = rustix::mount::open_tree(file, "", flags)?;
+    crate::sys::mount::change(mount.as_fd(), Bits::READ_ONLY, None, MountReach::One)?;
+    let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let opened = rustix::fs::open(path, flags, rustix::fs::Mode::empty())?;
+    if let Ok(at) = rustix::fs::seek(file, SeekFrom::Current(0)) {
+        rustix::fs::seek(&opened, SeekFrom::Start(at))?;
+    }
+    Ok(opened)
 }
 
 /// Refuses, by its name (S-6), a limit of descriptors that is too low to set up the process: libcontainer would only
@@ -176,15 +209,15 @@ impl DescriptorInfo {
     }
 
     fn is_harmless(&self) -> bool {
-        // memory(4), tty(4), pts(4): null, zero, full, random, urandom; terminals.
+        // memory(4): null, zero, full, random, urandom.
         let device = (
             rustix::fs::major(self.stat.st_rdev),
             rustix::fs::minor(self.stat.st_rdev),
         );
-        let character = matches!(device, (1, 3 | 5 | 7 | 8 | 9) | (4 | 5 | 136..=143, _));
+        let character = matches!(device, (1, 3 | 5 | 7 | 8 | 9));
         match self.kind() {
             // Anonymous inodes (io_uring, pidfd, bpf, ...) have no type, and are not among these.
-            FileType::Fifo | FileType::RegularFile => !self.path_only,
+            FileType::Fifo => !self.path_only,
             FileType::CharacterDevice => character,
             _ => false,
         }

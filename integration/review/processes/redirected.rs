@@ -1,0 +1,182 @@
+//! F43 (docs/threats.md): a file that the caller redirects into a sandbox is read or written as redirected, and in no other way. By
+//! /proc/self/fd a program could open it again; no mount wall sees that.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Running, called_by, sleeper};
+use crate::command::{Finished, run_for};
+use crate::direct::{Node, Scratch, program};
+use crate::docker::Docker;
+
+/// Reads input, then tries to change it, and to read, change and shorten what output had before.
+const ATTACK: &str = "cat; for n in 0 1 2; do chmod 777 /proc/self/fd/$n; : >/proc/self/fd/$n; done; \
+    echo EVIL >>/proc/self/fd/0; for n in 1 2; do timeout 1 grep -q earlier /proc/self/fd/$n && echo EVIL; done; true";
+
+/// A file for input, and one that output is appended to.
+struct Redirected(Scratch);
+
+impl Redirected {
+    fn new() -> Self {
+        let files = Self(Scratch::new());
+        fs::write(files.path("input"), "echo hello\n").unwrap();
+        fs::write(files.path("log"), "earlier\n").unwrap();
+        files
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// The files as a shell's `<input >>log` opens them.
+    fn give(&self, command: &mut Command) {
+        let log = File::options().append(true).open(self.path("log")).unwrap();
+        command
+            .stdin(File::open(self.path("input")).unwrap())
+            .stdout(log)
+            .stderr(Stdio::null());
+    }
+
+    /// Whether the files are as a program without malice leaves them.
+    fn is_intact(&self) -> bool {
+        let mode = |name| fs::metadata(self.path(name)).unwrap().permissions().mode() & 0o777;
+        self.text("input") == "echo hello\n"
+            && self.text("log") == "earlier\necho hello\n"
+            && [mode("input"), mode("log")] == [0o644; 2]
+    }
+}
+
+#[track_caller]
+fn stays_intact(what: &str, mut command: Command) {
+    let files = Redirected::new();
+    files.give(&mut command);
+    let status = command.status().unwrap();
+    assert!(
+        files.is_intact(),
+        "{what}: {status}: {:?} {:?}",
+        files.text("input"),
+        files.text("log")
+    );
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f43_a_redirected_file_is_opened_in_no_other_way() {
+    let _docker = Docker::connect();
+    let files = Redirected::new();
+    let mut control = Command::new("bash");
+    control.args(["-c", ATTACK]);
+    files.give(&mut control);
+    control.status().unwrap();
+    assert!(!files.is_intact(), "the control");
+
+    let project = Scratch::new();
+    for policy in ["strict", "standard"] {
+        let mut wrap = Command::new(program());
+        wrap.args(["wrap", "--policy", policy, "--", "bash", "-c", ATTACK]);
+        wrap.current_dir(project.dir("project"));
+        stays_intact(policy, wrap);
+    }
+
+    let node = Node::new();
+    let container = Running::start(&node, "redirected", "standard", &sleeper(&node));
+    let exec = ["exec", &container.id, "sh", "-c", ATTACK];
+    stays_intact("exec", called_by(&[], &node, &exec));
+    let id = format!("redirect-{}", std::process::id());
+    let bundle = node.bundle(&id, &node.config(&["sh", "-c", ATTACK]));
+    let run = ["--policy", "standard", "run", "--bundle", &bundle, &id];
+    stays_intact("run", called_by(&[], &node, &run));
+}
+
+/// Nothing stays to relay: input comes through a mount that cannot be written.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f43_a_detached_process_cannot_write_its_input() {
+    const WRITE: &str = "cat >/tmp/seen; echo EVIL >>/proc/self/fd/0; chmod 777 /proc/self/fd/0; touch /tmp/done; sleep 60";
+    let node = Node::new();
+    let container = Running::start(&node, "input", "standard", &sleeper(&node));
+    let files = Redirected::new();
+    let exec = ["exec", "--detach", &container.id, "sh", "-c", WRITE];
+    let mut command = called_by(&[], &node, &exec);
+    command.stdin(File::open(files.path("input")).unwrap());
+    command.stdout(Stdio::null());
+    node.finish(command).ok();
+    let seen = [
+        "exec",
+        &container.id,
+        "sh",
+        "-c",
+        "until [ -e /tmp/done ]; do sleep 0.1; done; cat /tmp/seen",
+    ];
+    assert_eq!(node.call(&seen).ok(), "echo hello\n");
+    assert_eq!(files.text("input"), "echo hello\n");
+    let mode = fs::metadata(files.path("input"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o644);
+}
+
+fn in_shell(project: &str, script: &str) -> Finished {
+    let mut shell = Command::new("bash");
+    shell
+        .args(["-c", script, "-", &program()])
+        .current_dir(project);
+    run_for(Duration::from_secs(60), &mut shell)
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_script_goes_on_reading_where_a_command_stopped() {
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    let lines: String = (0..30_000).map(|n| format!("{n}\n")).collect();
+    fs::write(scratch.path("project/list"), lines).unwrap();
+    let one = in_shell(
+        &project,
+        "{ $1 wrap --quiet -- head -n 1 >/dev/null; $1 wrap --quiet -- true; $1 wrap --quiet -- head -c 100000 | wc -c; wc -l; } <list",
+    )
+    .ok();
+    // What head(1) takes from a pipe is gone, as from any pipe; the rest is not.
+    let mut lines = one.lines();
+    assert_eq!(lines.next(), Some("100000"));
+    let left: u32 = lines.next().unwrap().trim().parse().unwrap();
+    assert!((1_000..20_000).contains(&left), "{left}");
+    let names = in_shell(
+        &project,
+        "head -n 3 list >few; while read -r n; do $1 wrap --quiet -- echo \"<$n>\"; done <few",
+    )
+    .ok();
+    assert_eq!(names, "<0>\n<1>\n<2>\n");
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn output_in_a_file_is_whole_in_order_and_a_failure_is_said() {
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    let lines = in_shell(
+        &project,
+        "$1 wrap --quiet -- bash -c 'for n in {1..200}; do echo $n; echo $n >&2; done' >both 2>&1; cat both; \
+         $1 wrap --quiet -- seq 200000 >much; sha256sum <much; seq 200000 | sha256sum",
+    )
+    .ok();
+    let expected: String = (1..=200).map(|n| format!("{n}\n{n}\n")).collect();
+    let sums = lines
+        .strip_prefix(&expected)
+        .unwrap_or_else(|| panic!("{lines}"));
+    let sums: Vec<&str> = sums.lines().collect();
+    assert_eq!(sums[0], sums[1]);
+    let lost = in_shell(&project, "$1 wrap --quiet -- echo lost 1<much");
+    assert_eq!(lost.code, 125, "{lost}");
+    assert!(
+        lost.stderr.contains("write the output of the command"),
+        "{lost}"
+    );
+}
