@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::account::{Account, GIT};
 use crate::command::Finished;
+use crate::direct::program;
 use crate::docker::{Docker, Policy};
 
 /// Files that exist at the start, below the project's top.
@@ -463,4 +464,28 @@ fn f37_the_users_git_shows_what_it_pushes() {
     let seen = person.wraps(&[], &work);
     assert_eq!(seen.code, 0, "{seen}");
     assert_eq!(person.does("cd ~/src/project; git replace | wc -l"), "1\n");
+}
+
+/// In a second work tree `refs` is a mount of its own. A link of the user's in place of a directory stays.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_a_second_work_tree_replaces_no_object_and_links_stay() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    fresh(&person);
+    person.does(&format!(
+        "{GIT} cd ~/src/project; git worktree add -q ~/src/tree; cd ~/src; mv project/.git/info shared; ln -s ../../shared project/.git/info"
+    ));
+    let replace = format!("{GIT} git commit -q --allow-empty -m two; git replace HEAD HEAD~1");
+    let mut seen = person.wraps(&[], "true");
+    assert!(!seen.stderr.contains("moved"), "{seen}");
+    assert_eq!(
+        person.does("readlink ~/src/project/.git/info"),
+        "../../shared\n"
+    );
+    person.file("src/tree/replace.sh", &replace);
+    let program = program();
+    seen = person.tries(&format!("cd ~/src/tree; {program} wrap -- bash replace.sh"));
+    assert!(seen.stderr.contains("git shows other commits"), "{seen}");
+    assert_eq!(person.does("cd ~/src/project; git replace | wc -l"), "0\n");
 }

@@ -93,12 +93,10 @@ static BUILTIN: LazyLock<ProtectedList> = LazyLock::new(|| {
             let name = name.as_encoded_bytes().to_ascii_lowercase();
             list.last.entry(name).or_default().push(index);
         }
-        let parts = place.path.components().count();
-        for (before, part) in (1..parts).zip(place.path.components()) {
-            if let ProtectedBase::Top(_) = place.base() {
-                let name = part.as_os_str().as_encoded_bytes().to_ascii_lowercase();
-                list.inner.entry(name).or_default().push((index, before));
-            }
+        let below = place.below().components();
+        for (before, part) in (1..below.clone().count()).zip(below) {
+            let name = part.as_os_str().as_encoded_bytes().to_ascii_lowercase();
+            list.inner.entry(name).or_default().push((index, before));
         }
     }
     list

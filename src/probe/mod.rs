@@ -262,11 +262,14 @@ pub fn protected(root: &OwnedFd, free: &BTreeSet<ProtectedName>, end: Instant) -
 
 /// The same, only where such files were at the start, which takes the same time whatever the container made.
 pub fn protected_by_name(
-    root: &OwnedFd,
+    (root, source): (&OwnedFd, &Path),
     watched: &GuardedMount,
     unprotected: &BTreeSet<ProtectedName>,
 ) -> ProtectedFiles {
-    search::by_name(root, (&watched.tops, &watched.gits), unprotected)
+    let mut now = search::by_name(root, (&watched.tops, &watched.gits), unprotected);
+    let part = search::of_git_part(root, source, unprotected);
+    now.found.extend(part);
+    now
 }
 
 /// Opens a directory below another, of any depth, by way of no link and no other file system.

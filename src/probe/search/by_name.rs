@@ -31,6 +31,11 @@ pub(super) fn complete(
     cost: &mut Cost,
     facts: &mut SourceFacts,
 ) {
+    let of_part = of_git_part(root, &facts.path, unprotected);
+    for one in &of_part {
+        cost.mask(&one.path);
+    }
+    merge(&mut facts.protected.found, of_part);
     facts.protected.known = known(root, &facts.protected.settings, cost);
     facts.protected.hidden = hidden(root, facts);
     let over = cost.check().err();
@@ -141,6 +146,37 @@ pub(in crate::probe) fn by_name(
         look(git, |place| matches!(place.base(), ProtectedBase::Git(_)));
     }
     now
+}
+
+/// The entries of the list at the root of a source that is a part of a git directory: a second work tree writes `refs` of
+/// the first one's, which is a mount of its own.
+pub(in crate::probe) fn of_git_part(
+    root: &OwnedFd,
+    source: &Path,
+    unprotected: &BTreeSet<ProtectedName>,
+) -> Vec<FoundProtected> {
+    let (Some(part), Some(git)) = (source.file_name(), source.parent()) else {
+        return Vec::new();
+    };
+    if !git.join("HEAD").exists() || !git.join("objects").is_dir() {
+        return Vec::new();
+    }
+    let all = ProtectedList::builtin().all().iter();
+    let all = all.filter(|place| protect::is_protected(unprotected, place.name()));
+    let found = all.filter_map(|place| {
+        let ProtectedBase::Git(below) = place.base() else {
+            return None;
+        };
+        let path = below.strip_prefix(part).ok()?;
+        let stat = walk::stat_at(root.as_fd(), path).ok()?;
+        (path.components().count() == 1).then(|| FoundProtected {
+            held: protect::held(path, 1),
+            path: path.to_owned(),
+            name: place.name().to_owned(),
+            ino: stat.stx_ino,
+        })
+    });
+    found.collect()
 }
 
 /// An entry of the list in a directory, or a link in place of one of its directories.

@@ -35,7 +35,7 @@ use crate::log::progress::Progress;
 use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
-pub(super) use by_name::by_name;
+pub(super) use by_name::{by_name, of_git_part};
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;

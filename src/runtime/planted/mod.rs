@@ -126,7 +126,8 @@ impl CleanedSource<'_> {
         if self.watched.searched == StartSearch::Stopped {
             return ProtectedFiles::default();
         }
-        let first = self.visible(probe::protected_by_name(&self.root, self.watched, free));
+        let place = (&self.root, self.bind.source.as_path());
+        let first = self.visible(probe::protected_by_name(place, self.watched, free));
         for one in &first.settings {
             self.file(one).take_settings(self.watched, quarantine);
         }
