@@ -176,7 +176,47 @@ fn output_in_a_file_is_whole_in_order_and_a_failure_is_said() {
     let lost = in_shell(&project, "$1 wrap --quiet -- echo lost 1<much");
     assert_eq!(lost.code, 125, "{lost}");
     assert!(
-        lost.stderr.contains("write the output of the command"),
+        lost.stderr.contains("relay a file of the command"),
         "{lost}"
     );
+}
+
+/// One of a pair is a client's pipe; another could be connected to the node's network.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn s18_a_socket_that_could_be_connected_elsewhere_is_no_standard_stream() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let node = Node::new();
+    let container = Running::start(&node, "socket", "standard", &sleeper(&node));
+    let exec = ["exec", &container.id, "cat"];
+    let mut wrap = Command::new(program());
+    wrap.args(["wrap", "--", "cat"]);
+    wrap.current_dir(scratch.dir("project"));
+    for mut command in [called_by(&[], &node, &exec), wrap] {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        command.stdin(std::os::fd::OwnedFd::from(socket));
+        let refused = node.finish(command).failed();
+        assert!(
+            refused.contains("could be connected elsewhere"),
+            "{refused}"
+        );
+    }
+    let mut command = called_by(&[], &node, &exec);
+    let (one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+    std::io::Write::write_all(&mut &other, b"pair").unwrap();
+    drop(other);
+    command.stdin(std::os::fd::OwnedFd::from(one));
+    assert_eq!(node.finish(command).ok(), "pair");
+}
+
+/// What a process that is left writes for ever is not waited for.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn exec_ends_though_its_output_goes_on() {
+    let node = Node::new();
+    let container = Running::start(&node, "goes-on", "standard", &sleeper(&node));
+    let exec = ["exec", &container.id, "sh", "-c", "yes & sleep 0.2"];
+    let seen = node.finish(called_by(&[], &node, &exec)).ok();
+    assert!(seen.starts_with("y\ny\n"));
 }

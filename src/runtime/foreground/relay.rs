@@ -15,6 +15,7 @@ use rustix::pipe::PipeFlags;
 
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::{ForegroundError, tty};
+use crate::runtime::input::descriptors;
 
 /// A process's standard descriptors; `None` means the caller's own.
 pub type Stdio = [Option<OwnedFd>; 3];
@@ -26,7 +27,7 @@ pub struct Relay {
     input: Option<OwnedFd>,
     /// Bytes of that file that were read and did not get into the pipe.
     unsent: usize,
-    /// The first write to a file that failed.
+    /// The first failure of a file.
     failed: Option<Errno>,
 }
 
@@ -37,9 +38,12 @@ struct Flow {
     to: RelayTarget,
     /// Read, but not written yet.
     pending: Vec<u8>,
-    /// Why a file of the caller takes no more.
+    /// Why a file of the caller is not read or written on.
     failed: Option<Errno>,
 }
+
+/// How many bytes are read at once.
+const PIECE: usize = 16384;
 
 /// The receiver of relayed bytes.
 enum RelayTarget {
@@ -62,22 +66,25 @@ fn callers() -> [BorrowedFd<'static>; 3] {
     ]
 }
 
-fn kind(fd: BorrowedFd<'_>) -> Option<(FileType, u32)> {
-    let stat = rustix::fs::fstat(fd).ok()?;
-    let kind = FileType::from_raw_mode(stat.st_mode);
-    Some((kind, rustix::fs::major(stat.st_rdev)))
-}
-
 fn is_file(fd: BorrowedFd<'_>) -> bool {
-    matches!(kind(fd), Some((FileType::RegularFile, _)))
+    let stat = rustix::fs::fstat(fd);
+    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// Whether a standard descriptor gives more than bytes: a file, or a device that is not one of memory(4), such as a terminal.
+/// Whether a standard descriptor gives more than bytes: a file, a FIFO with a name, or a device that is not one of memory(4), such
+/// as a terminal.
 fn gives_more(fd: BorrowedFd<'_>) -> bool {
-    const MEMORY_DEVICES: u32 = 1;
-    match kind(fd) {
-        Some((FileType::RegularFile, _)) => true,
-        Some((FileType::CharacterDevice, major)) => major != MEMORY_DEVICES,
+    let Ok(stat) = rustix::fs::fstat(fd) else {
+        return false;
+    };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => true,
+        FileType::CharacterDevice => !descriptors::is_memory_device(stat.st_rdev),
+        FileType::Fifo => {
+            const PIPEFS_MAGIC: u64 = 0x5049_5045;
+            let system = rustix::fs::fstatfs(fd);
+            system.is_ok_and(|system| system.f_type.cast_unsigned() != PIPEFS_MAGIC)
+        }
         _ => false,
     }
 }
@@ -180,20 +187,13 @@ impl Relay {
     /// Relays what was written before the end and not read yet. Gives back what the container has not read of a file, so that
     /// the next command of a script finds it (`while read line; do agentbox wrap -- ...; done <list`).
     ///
-    /// Fails if a file of the caller did not take the output.
+    /// Fails if a file of the caller could not be read or written.
     pub fn drain(&mut self) -> Result<(), RuntimeError> {
+        self.keep(|flow| flow.from.is_none() || flow.finish());
         self.give_back();
         self.keep(|flow| flow.from.is_some());
-        self.keep(|flow| {
-            while flow.is_readable() {
-                if !flow.step() {
-                    return false;
-                }
-            }
-            true
-        });
         match self.failed.take() {
-            Some(errno) => Err(RuntimeError::io("write the output of the command")(errno)),
+            Some(errno) => Err(RuntimeError::io("relay a file of the command")(errno)),
             None => Ok(()),
         }
     }
@@ -247,6 +247,13 @@ impl Flow {
         self.from.is_none() && rustix::termios::isatty(self.source()) && !tty::in_foreground()
     }
 
+    /// Relays what is there now, and not what a process that is left writes meanwhile.
+    fn finish(&mut self) -> bool {
+        let there = rustix::io::ioctl_fionread(self.source()).unwrap_or_default();
+        let steps = there / PIECE as u64 + 1;
+        (0..steps).all(|_| !self.is_readable() || self.step())
+    }
+
     fn is_readable(&self) -> bool {
         let mut fds = [rustix::event::PollFd::from_borrowed_fd(
             self.source(),
@@ -262,13 +269,18 @@ impl Flow {
     /// Reads once, or writes what is left; `false` at the end.
     fn step(&mut self) -> bool {
         if self.pending.is_empty() {
-            let mut buffer = [0; 16384];
+            let mut buffer = [0; PIECE];
             match rustix::io::read(self.source(), &mut buffer) {
-                // EIO: the caller is in the background, where a terminal cannot be read.
-                Ok(0) | Err(Errno::IO) => return false,
+                Ok(0) => return false,
+                // The caller is in the background, where a terminal cannot be read.
+                Err(Errno::IO) if rustix::termios::isatty(self.source()) => return false,
                 Ok(length) => self.pending.extend_from_slice(&buffer[..length]),
                 Err(Errno::INTR | Errno::AGAIN) => return true,
-                Err(_) => return false,
+                Err(errno) => {
+                    // What was opened for writing alone has no bytes.
+                    self.failed = (is_file(self.source()) && errno != Errno::BADF).then_some(errno);
+                    return false;
+                }
             }
         }
         self.write()

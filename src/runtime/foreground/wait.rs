@@ -11,6 +11,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::cli::OWN_FAILURE;
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::{self, Job};
@@ -96,11 +97,22 @@ impl Foreground {
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
         let ended = status(self.pid)?;
-        relayed.transpose()?;
         // Our init process in front of the program first reports its signal, then exits with its status.
         let by = self.job.as_mut().and_then(Job::ended_by);
-        Ok(match by.map(|signal| ChildExit::by(signal as i32)) {
+        let ended = match by.map(|signal| ChildExit::by(signal as i32)) {
             Some(by) if by.code == ended.code => by,
+            _ => ended,
+        };
+        Ok(match relayed {
+            Some(Err(error)) => {
+                crate::log::complain(&crate::log::chain(&error));
+                // The program did not see it.
+                if ended.code == 0 {
+                    ChildExit::with(OWN_FAILURE.into())
+                } else {
+                    ended
+                }
+            }
             _ => ended,
         })
     }

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process, Spec};
-use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::fs::{Dev, FileType, OFlags, SeekFrom, Stat};
 use rustix::mount::OpenTreeFlags;
 
 use crate::enforce::EnforceError;
@@ -55,6 +55,16 @@ pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> 
             return Err(refused(
                 number,
                 "under a policy no directory, path or disk is",
+            ));
+        }
+        let stream = crate::sys::process::borrow_inherited(number);
+        if let_in == DescriptorRule::Harmless
+            && found.kind() == FileType::Socket
+            && !stream.is_some_and(is_harmless_socket)
+        {
+            return Err(refused(
+                number,
+                "it is a socket that could be connected elsewhere: use a pipe",
             ));
         }
     }
@@ -199,6 +209,23 @@ fn look(number: i32) -> Option<DescriptorInfo> {
     })
 }
 
+/// Whether it is one of memory(4) that gives nothing: null, zero, full, random, urandom.
+pub fn is_memory_device(device: Dev) -> bool {
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    matches!(device, (1, 3 | 5 | 7 | 8 | 9))
+}
+
+/// Whether a socket leads nowhere else: a connected one of unix(7). Clients start their servers with such pairs. Another could be
+/// connected to another address.
+pub fn is_harmless_socket(stream: BorrowedFd<'_>) -> bool {
+    use rustix::net::{AddressFamily, SocketType, sockopt};
+    let is_unix = sockopt::socket_domain(stream) == Ok(AddressFamily::UNIX);
+    let kind = sockopt::socket_type(stream);
+    let keeps_its_peer =
+        kind.is_ok_and(|kind| [SocketType::STREAM, SocketType::SEQPACKET].contains(&kind));
+    is_unix && keeps_its_peer && rustix::net::getpeername(stream).is_ok()
+}
+
 impl DescriptorInfo {
     fn kind(&self) -> FileType {
         FileType::from_raw_mode(self.stat.st_mode)
@@ -209,16 +236,10 @@ impl DescriptorInfo {
     }
 
     fn is_harmless(&self) -> bool {
-        // memory(4): null, zero, full, random, urandom.
-        let device = (
-            rustix::fs::major(self.stat.st_rdev),
-            rustix::fs::minor(self.stat.st_rdev),
-        );
-        let character = matches!(device, (1, 3 | 5 | 7 | 8 | 9));
         match self.kind() {
             // Anonymous inodes (io_uring, pidfd, bpf, ...) have no type, and are not among these.
             FileType::Fifo => !self.path_only,
-            FileType::CharacterDevice => character,
+            FileType::CharacterDevice => is_memory_device(self.stat.st_rdev),
             _ => false,
         }
     }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
+use crate::runtime::input::descriptors;
 use crate::wrap::WrapRefusal;
 
-/// Refuses inherited sockets: they could be connected elsewhere, to a port of another machine or to a path. Connected
-/// UNIX stream sockets cannot, and clients start their servers with such pairs.
+/// Refuses inherited sockets that could be connected elsewhere, to a port of another machine or to a path.
 pub fn refuse_sockets() -> Result<()> {
     let streams = [
         (rustix::stdio::stdin(), "input"),
@@ -15,16 +15,8 @@ pub fn refuse_sockets() -> Result<()> {
         (rustix::stdio::stderr(), "error"),
     ];
     for (stream, name) in streams {
-        use rustix::net::{AddressFamily, SocketType, sockopt};
-        let Ok(family) = sockopt::socket_domain(stream) else {
-            continue;
-        };
-        let kind = sockopt::socket_type(stream).context("look at a standard stream")?;
-        let connected = rustix::net::getpeername(stream).is_ok();
-        let harmless = family == AddressFamily::UNIX
-            && [SocketType::STREAM, SocketType::SEQPACKET].contains(&kind)
-            && connected;
-        if !harmless {
+        let is_socket = rustix::net::sockopt::socket_domain(stream).is_ok();
+        if is_socket && !descriptors::is_harmless_socket(stream) {
             let why = format!(
                 "standard {name} is a socket that could be connected elsewhere: use a pipe"
             );
