@@ -121,7 +121,7 @@ fn socket_path(text: &str) -> Option<ServiceSocket> {
     }
     // /var/run is /run (FHS 3.0). Its link is never followed.
     let text = match names[..] {
-        ["var", "run", _, _, ..] => &text["/var".len()..],
+        ["var", "run", _, ..] => &text["/var".len()..],
         _ => text,
     };
     Some(ServiceSocket(text.to_owned()))

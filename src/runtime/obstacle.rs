@@ -86,18 +86,25 @@ fn closed_cgroup() -> Option<PathBuf> {
     points.find(is_closed).map(Path::to_owned)
 }
 
-/// Whether a procfs of a new pid namespace can be mounted. Children do both, and end; the mount has no place.
+/// Whether a procfs of a new pid namespace can be mounted. Children do both, and end; the mount has no place. What has another
+/// cause, such as a limit of processes or namespaces, is no obstacle of the container's.
 fn mounts_proc() -> io::Result<bool> {
-    let ends = |child| -> io::Result<bool> {
+    const MASKED: i32 = 1;
+    let ends = |child| -> io::Result<i32> {
         let status = rustix::process::waitpid(Some(child), WaitOptions::empty())?;
-        Ok(status.is_some_and(|(_, status)| status.exit_status() == Some(0)))
+        Ok(status
+            .and_then(|(_, status)| status.exit_status())
+            .unwrap_or(0))
     };
-    ends(process::fork_into(|| {
+    let status = ends(process::fork_into(|| {
         let tried = process::unshare_pids()
-            .and_then(|()| process::fork_into(|| i32::from(detached_proc().is_err())))
+            .and_then(|()| {
+                process::fork_into(|| i32::from(detached_proc() == Err(Errno::PERM)) * MASKED)
+            })
             .and_then(ends);
-        i32::from(!tried.unwrap_or(false))
-    })?)
+        tried.unwrap_or(0)
+    })?)?;
+    Ok(status != MASKED)
 }
 
 fn detached_proc() -> rustix::io::Result<()> {

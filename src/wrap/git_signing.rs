@@ -42,7 +42,13 @@ impl SigningSettings {
     fn configuration(&self, key: &str) -> Option<String> {
         let mut words = key.split_ascii_whitespace();
         let (kind, data) = (words.next()?, words.next()?);
-        let key = repository::quoted(&format!("key::{kind} {data}"));
+        // git 2.34 knows no prefix, and later ones need none for these (git-config(1), user.signingKey).
+        let prefix = if kind.starts_with("ssh-") {
+            ""
+        } else {
+            "key::"
+        };
+        let key = repository::quoted(&format!("{prefix}{kind} {data}"));
         let mut out = format!("[gpg]\n\tformat = ssh\n[user]\n\tsigningkey = {key}\n");
         for kind in &self.signed {
             out.push_str(&format!("[{kind}]\n\tgpgsign = true\n"));
@@ -134,10 +140,7 @@ mod tests {
         assert_eq!(settings.key.as_deref(), Some("~/.ssh/work.pub"));
         assert_eq!(settings.signed, ["commit"]);
         let made = settings.configuration(KEY).unwrap();
-        assert!(
-            made.contains("signingkey = \"key::ssh-ed25519 AAAA"),
-            "{made}"
-        );
+        assert!(made.contains("signingkey = \"ssh-ed25519 AAAA"), "{made}");
         assert!(made.ends_with("[commit]\n\tgpgsign = true\n"), "{made}");
         assert!(!made.contains("evil") && !made.contains("work"), "{made}");
         for other in [

@@ -5,7 +5,7 @@
 //! a renamed socket of an engine is refused by its program. The directory is pinned, so that nothing else takes its
 //! place later.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -145,6 +145,11 @@ fn found(path: &Path, person: &Person, written: &[PathBuf]) -> Result<FoundSocke
         return Err(
             "a sandbox could have made it: use --connect PORT, or a socket below /run".to_owned(),
         );
+    }
+    // The relay holds the directory.
+    let parts: Vec<&OsStr> = directory.iter().skip(1).collect();
+    if parts.len() < 2 || matches!(parts[..], [run, user, _] if run == "run" && user == "user") {
+        return Err("other services have sockets in its directory: use --connect PORT".to_owned());
     }
     resolve_within_owned(directory, person.uid).map_err(why)?;
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
