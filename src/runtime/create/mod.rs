@@ -54,7 +54,8 @@ pub fn create(
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;
     let agent = refused::check(args, &streams, &decision)?;
-    if decision.plan().is_some() && !streams.relayed && !decision.has_terminal() {
+    let is_callers = !streams.relayed && streams.stdio[0].is_none();
+    if decision.plan().is_some() && is_callers && !decision.has_terminal() {
         streams.stdio[0] = descriptors::read_only_input()?;
     }
     // If libcontainer makes the process, this process moves to its cgroups. The first move is slow, and begins here.
