@@ -10,13 +10,13 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
-use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+use rustix::mount::{MoveMountFlags, move_mount};
 
 use super::EnforceError;
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::FileKind;
-use crate::sys::mount::change;
+use crate::sys::mount::{change, copy};
 
 /// Which symbolic links are followed on the way to a path in the container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -303,18 +303,6 @@ pub(super) fn attach_at(mount: &OwnedFd, path: &Path) -> Result<(), EnforceError
 pub(super) fn attach(mount: &OwnedFd, target: &OwnedFd) -> rustix::io::Result<()> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", target, "", flags)
-}
-
-/// A second, detached mount of an opened path, alone or with the mounts below it.
-pub(super) fn copy(of: &OwnedFd, reach: MountReach) -> rustix::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let flags = match reach {
-        MountReach::One => flags,
-        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
-    };
-    open_tree(of, "", flags)
 }
 
 #[cfg(test)]

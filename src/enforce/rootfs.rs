@@ -16,8 +16,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use super::EnforceError;
 use super::cover::{
-    FollowLinks, Masks, ReadOnlyScope, attach, attach_at, copy, protect, read_only,
-    remount_read_only,
+    FollowLinks, Masks, ReadOnlyScope, attach, attach_at, protect, read_only, remount_read_only,
 };
 use super::file_system::tmpfs_with;
 use super::image::ImageLayers;
@@ -26,6 +25,7 @@ use super::scratch::{Scratch, WORKBENCH};
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::kernel::mountinfo::MountTable;
 use crate::plan::{EphemeralMount, FileKind, FilesystemPlan, VisibleFile};
+use crate::sys::mount::copy;
 
 /// A mount that is made here rather than by libcontainer.
 pub struct OwnMount {

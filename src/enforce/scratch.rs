@@ -11,14 +11,14 @@ use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 
 use super::EnforceError;
-use super::cover::{FollowLinks, attach, attach_at, copy};
+use super::cover::{FollowLinks, attach, attach_at};
 use super::file_system::{NewFileSystem, tmpfs_with};
 use super::image::{self, ImageLayers};
 use super::owner::UserNamespace;
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::{EphemeralContent, EphemeralMount, FilesystemPlan};
 use crate::policy::RootAccess;
-use crate::sys::mount::change;
+use crate::sys::mount::{change, copy};
 
 /// Where the file system is attached while directories are made from it; every container has this path.
 pub(super) const WORKBENCH: &str = "/dev";

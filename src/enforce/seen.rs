@@ -10,11 +10,11 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::cover::{FollowLinks, attach, copy};
+use super::cover::{FollowLinks, attach};
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::{VisibleFile, VisibleKind};
-use crate::sys::mount::change;
+use crate::sys::mount::{change, copy};
 
 /// Makes a directory empty except for these files, which exist in it now.
 pub(super) fn mask_but(path: &Path, files: &[VisibleFile]) -> Result<(), EnforceError> {

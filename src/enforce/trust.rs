@@ -12,11 +12,11 @@ use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
 use super::EnforceError;
-use super::cover::{attach, attach_at, copy};
+use super::cover::{attach, attach_at};
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN, lists, named};
-use crate::sys::mount::change;
+use crate::sys::mount::{change, copy};
 
 /// The largest file of certificates, in bytes. Debian's is 220 KB.
 const LARGEST: u64 = 4 << 20;

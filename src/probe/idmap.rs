@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, StatVfsMountFlags, StatxFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::{HeldSource, SourcesByMount};
 use crate::kernel::mount_options::MountReach;
@@ -12,7 +11,7 @@ use crate::plan::idmap::IdmapContext;
 use crate::plan::ids::IdmapOutcome;
 use crate::plan::set_id::is_own_group;
 use crate::plan::{BundleFacts, FileKind, FilesystemPlan, MappedIds, SourceFacts};
-use crate::sys::mount::map_ids;
+use crate::sys::mount::{copy, map_ids};
 use crate::sys::user::make_namespace;
 
 /// Entries of a directory that are checked for one common owner. This only chooses the more comfortable of two maps,
@@ -66,10 +65,7 @@ pub fn try_all(
 
 /// Maps a copy. Keeps the user namespace that has the map.
 fn attempt(source: &mut HeldSource, facts: &SourceFacts) -> io::Result<MappedIds> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = open_tree(&source.fd, "", flags)?;
+    let tree = copy(&source.fd, MountReach::One)?;
     let entries = match facts.kind {
         FileKind::Directory => entries(&tree)?,
         _ => Vec::new(),

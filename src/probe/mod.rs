@@ -29,8 +29,8 @@ use std::time::Instant;
 
 use oci_spec::runtime::{Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
 
+use crate::kernel::mount_options::MountReach;
 use crate::plan::never::NeverList;
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::plan::{
@@ -39,6 +39,7 @@ use crate::plan::{
 };
 use crate::policy::{Filesystem, ProtectedName, SearchRule};
 use crate::scratch::overlay;
+use crate::sys::mount::copy;
 use pairs::MountsBySource;
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
@@ -236,10 +237,7 @@ pub fn search(
         }
         let before = source.inside.len();
         // As in the container: a clone of this mount alone shows the files that other mounts of the node cover.
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH;
-        let tree = open_tree(&found.fd, "", flags);
+        let tree = copy(&found.fd, MountReach::One);
         // Without the right to clone (`explain` by an ordinary user) nothing is mounted either.
         let root = tree.as_ref().unwrap_or(&found.fd);
         let mut view = view(wrapped, by_source.of(found).next(), &places);

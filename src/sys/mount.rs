@@ -2,7 +2,9 @@
 #![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 
@@ -68,6 +70,20 @@ fn set_attr(root: BorrowedFd<'_>, attr: &libc::mount_attr, reach: MountReach) ->
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// A second, detached mount of an opened path, alone or with the mounts below it (open_tree(2), OPEN_TREE_CLONE).
+///
+/// Needs CAP_SYS_ADMIN over the mount namespace that the path is in; EINVAL for one of another namespace.
+pub fn copy(of: impl AsFd, reach: MountReach) -> rustix::io::Result<OwnedFd> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH;
+    let flags = match reach {
+        MountReach::One => flags,
+        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
+    };
+    open_tree(of, "", flags)
 }
 
 /// Whether the file system of `file` supports file handles (name_to_handle_at(2)). An overlay does only if it was

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::error::WrapRefusal;
 use super::layout::Layout;
@@ -30,7 +29,7 @@ use crate::policy::connect::ServiceSocket;
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay::{UserSocket, UserSockets};
 use crate::sidecar::user_relay::SocketTarget;
-use crate::sys::mount::change;
+use crate::sys::mount::{change, copy};
 use crate::sys::path::resolve_within_owned;
 use crate::sys::socket;
 use crate::sys::user_namespace::Ids;
@@ -193,10 +192,7 @@ fn listener(server: &OwnedFd, person: &Person) -> io::Result<Listener> {
 
 /// A copy of a directory's mount, detached, that follows no link.
 fn pinned(directory: &File) -> io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let tree = open_tree(directory, "", flags)?;
+    let tree = copy(directory, MountReach::One)?;
     let bits = Bits::READ_ONLY
         .and(Bits::NO_PRIVILEGE)
         .and(Bits::NO_PROGRAM)

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::error::WrapRefusal;
 use super::person::{Environment, Person};
@@ -23,10 +22,12 @@ use super::wanted::WrapRequest;
 use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
 use crate::egress::ssh::key::{ListedKey, of_public_file};
+use crate::kernel::mount_options::MountReach;
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Field, FieldOption, SshFingerprint};
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay::UserAgent;
+use crate::sys::mount::copy;
 use crate::sys::path::resolve_owned;
 use crate::sys::socket;
 use crate::sys::user_namespace;
@@ -125,10 +126,7 @@ impl WrapRequest {
         if let Some(missing) = keys.iter().find(|key| !has(key)) {
             bail!(lacks(&missing.to_string()));
         }
-        let flags = OpenTreeFlags::OPEN_TREE_CLONE
-            | OpenTreeFlags::OPEN_TREE_CLOEXEC
-            | OpenTreeFlags::AT_EMPTY_PATH;
-        let socket = open_tree(&agent.socket, "", flags).map_err(|error| {
+        let socket = copy(&agent.socket, MountReach::One).map_err(|error| {
             refused(format!(
                 "its socket cannot be mounted for the relay ({error})"
             ))

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
-use rustix::mount::{OpenTreeFlags, open_tree};
 
 use super::error::CreateError;
 use super::excludes;
@@ -21,7 +20,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::network::shown;
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay;
-use crate::sys::mount::{change, map_ids};
+use crate::sys::mount::{self, change, map_ids};
 
 /// Copies every source that the plan mounts late, the network wall's files, and git's exclude files.
 pub fn prepare(
@@ -174,15 +173,7 @@ pub(super) fn copy(
     attributes: Bits,
     reach: MountReach,
 ) -> std::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let flags = match reach {
-        // Mounts below it stay outside.
-        MountReach::One => flags,
-        MountReach::Below => flags | OpenTreeFlags::AT_RECURSIVE,
-    };
-    let tree = open_tree(source, "", flags)?;
+    let tree = mount::copy(source, reach)?;
     let private = Some(Propagation::Private);
     change(tree.as_fd(), attributes, private, reach)?;
     Ok(tree)

@@ -53,11 +53,7 @@ pub fn create(
     let mut decision =
         decision.inspect_err(|_| sandbox::end_if_lost(&global.root, &args.bundle))?;
     refused::name_cgroup(global, &place, &mut decision.bundle.spec)?;
-    let agent = refused::check(args, &streams, &decision)?;
-    let is_callers = !streams.relayed && streams.stdio[0].is_none();
-    if decision.plan().is_some() && is_callers && !decision.has_terminal() {
-        streams.stdio[0] = descriptors::read_only_input()?;
-    }
+    let agent = refused::check(args, &mut streams, &decision)?;
     // If libcontainer makes the process, this process moves to its cgroups. The first move is slow, and begins here.
     let is_ours = first_process::is_ours(global, &decision.bundle.spec);
     let _first_move = (!is_ours).then(first_move::begin);

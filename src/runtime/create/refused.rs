@@ -31,11 +31,11 @@ pub(super) fn name_cgroup(
     Ok(())
 }
 
-/// Refuses what the container could not get, or must not get. Returns the seccomp agent that the engine's profile
-/// needs.
+/// Refuses what the container could not get, or must not get, and takes the caller's own file from a process that nothing relays
+/// to. Returns the seccomp agent that the engine's profile needs.
 pub(super) fn check(
     args: &cli::Create,
-    streams: &Streams<'_>,
+    streams: &mut Streams<'_>,
     decision: &BundleDecision,
 ) -> Result<Option<SeccompAgent>, RuntimeError> {
     let (spec, plan) = (&decision.bundle.spec, decision.plan());
@@ -71,7 +71,7 @@ pub(super) fn check(
         return Err(CreateError::NotifySocket.into());
     }
     if !streams.relayed && !terminal {
-        relay::refuse_terminals("this command", &streams.stdio)?;
+        streams.stdio = relay::detached("this command", std::mem::take(&mut streams.stdio))?;
     }
     Ok(agent)
 }

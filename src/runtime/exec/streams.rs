@@ -12,7 +12,6 @@ use crate::enforce::program::ContainerProgram;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::foreground::relay::{self, Relay, Stdio};
 use crate::runtime::foreground::tty;
-use crate::runtime::input::descriptors;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::state::store::ContainerPaths;
 
@@ -46,8 +45,7 @@ impl TenantStreams {
         let (stdio, relay) = match (terminal, args.detach) {
             (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
             (false, true) if target.record.plan().is_some() => {
-                relay::refuse_terminals("`exec --detach`", &Stdio::default())?;
-                ([descriptors::read_only_input()?, None, None], None)
+                (relay::detached("`exec --detach`", Stdio::default())?, None)
             }
             _ => Default::default(),
         };

@@ -25,8 +25,6 @@ pub struct Relay {
     flows: Vec<Flow>,
     /// If standard input is a file: what the container has not read of it is in this pipe.
     input: Option<OwnedFd>,
-    /// Bytes of that file that were read and did not get into the pipe.
-    unsent: usize,
     /// The first failure of a file.
     failed: Option<Errno>,
 }
@@ -102,11 +100,10 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
     let mut relay = Relay {
         flows: Vec::new(),
         input: None,
-        unsent: 0,
         failed: None,
     };
-    let [input, output, error] = callers();
-    for (number, fd) in callers().into_iter().enumerate() {
+    let all @ [input, output, error] = callers();
+    for (number, fd) in all.into_iter().enumerate() {
         if !gives_more(fd) {
             continue;
         }
@@ -152,8 +149,18 @@ fn is_seekable(fd: BorrowedFd<'_>) -> bool {
     is_file(fd) && rustix::fs::seek(fd, SeekFrom::Current(0)).is_ok()
 }
 
+/// For a process that nothing relays to: refuses a terminal, and gives a file as input that cannot be written. A descriptor in
+/// `given` is not the caller's.
+pub fn detached(what: &str, mut given: Stdio) -> Result<Stdio, RuntimeError> {
+    refuse_terminals(what, &given)?;
+    if given[0].is_none() {
+        given[0] = descriptors::read_only_input()?;
+    }
+    Ok(given)
+}
+
 /// Refuses a terminal if nothing stays to relay it. A descriptor in `given` is not the caller's.
-pub fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
+fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
     const NAMES: [&str; 3] = ["input", "output", "error"];
     let inherited = terminals();
     let mut all = inherited.iter().zip(given);
@@ -200,13 +207,10 @@ impl Relay {
 
     /// Keeps the flows that go on.
     fn keep(&mut self, mut goes_on: impl FnMut(&mut Flow) -> bool) {
-        let (unsent, failed) = (&mut self.unsent, &mut self.failed);
+        let failed = &mut self.failed;
         self.flows.retain_mut(|flow| {
             let kept = goes_on(flow);
             *failed = failed.or(flow.failed.take());
-            if !kept && flow.from.is_none() {
-                *unsent = flow.pending.len();
-            }
             kept
         });
     }
@@ -215,8 +219,10 @@ impl Relay {
         let Some(pipe) = self.input.take() else {
             return;
         };
-        let pending = self.flows.iter().find(|flow| flow.from.is_none());
-        let unsent = pending.map_or(self.unsent, |flow| flow.pending.len()) as u64;
+        // A flow that has ended had written all: while this process can read the pipe, no write fails.
+        let mut flows = self.flows.iter();
+        let unsent = flows.find(|flow| flow.from.is_none());
+        let unsent = unsent.map_or(0, |flow| flow.pending.len()) as u64;
         let unread = rustix::io::ioctl_fionread(&pipe).unwrap_or_default() + unsent;
         if let Ok(unread @ 1..) = i64::try_from(unread) {
             rustix::fs::seek(rustix::stdio::stdin(), SeekFrom::Current(-unread)).ok();
@@ -272,12 +278,10 @@ impl Flow {
             let mut buffer = [0; PIECE];
             match rustix::io::read(self.source(), &mut buffer) {
                 Ok(0) => return false,
-                // The caller is in the background, where a terminal cannot be read.
-                Err(Errno::IO) if rustix::termios::isatty(self.source()) => return false,
                 Ok(length) => self.pending.extend_from_slice(&buffer[..length]),
                 Err(Errno::INTR | Errno::AGAIN) => return true,
                 Err(errno) => {
-                    // What was opened for writing alone has no bytes.
+                    // In the background a terminal cannot be read (EIO). What was opened for writing alone has no bytes.
                     self.failed = (is_file(self.source()) && errno != Errno::BADF).then_some(errno);
                     return false;
                 }

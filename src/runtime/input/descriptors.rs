@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use oci_spec::runtime::{PosixRlimit, PosixRlimitType, Process, Spec};
 use rustix::fs::{Dev, FileType, OFlags, SeekFrom, Stat};
-use rustix::mount::OpenTreeFlags;
 
 use crate::enforce::EnforceError;
 use crate::kernel::mount_options::{Bits, MountReach};
@@ -120,10 +119,7 @@ pub fn read_only_input() -> Result<Option<OwnedFd>, RuntimeError> {
 }
 
 fn read_only(file: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    let mount = rustix::mount::open_tree(file, "", flags)?;
+    let mount = crate::sys::mount::copy(file, MountReach::One)?;
     crate::sys::mount::change(mount.as_fd(), Bits::READ_ONLY, None, MountReach::One)?;
     let path = format!("/proc/self/fd/{}", mount.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
