@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
+
 use super::super::out;
-use super::verdict::{Answer, JsonVerdict};
+use super::verdict::{CaseAnswer, JsonVerdict};
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
@@ -21,7 +23,6 @@ use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::state::{find, identity};
 use crate::text::shown;
-use anyhow::{Context, Result};
 
 /// The exit status of a denial.
 const DENIED: u8 = 1;
@@ -162,9 +163,9 @@ fn of_case(
     question: &Question,
     mut annotations: BTreeMap<String, String>,
     flag: Option<&str>,
-) -> Result<Answer> {
+) -> Result<CaseAnswer> {
     let Selection::Policy(resolved) = resolve(&files.sources(&annotations, flag))? else {
-        return Ok(Answer {
+        return Ok(CaseAnswer {
             verdict: question.unconfined(),
             may_add: Vec::new(),
         });
@@ -185,7 +186,7 @@ fn of_case(
             Err(error) => format!("no annotation may add it: {error}"),
         });
     }
-    Ok(Answer { verdict, may_add })
+    Ok(CaseAnswer { verdict, may_add })
 }
 
 /// Parses `K=V` pairs. The prefix `dev.agentbox.` is optional.

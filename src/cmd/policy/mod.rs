@@ -39,6 +39,16 @@ struct ListRow {
     error: Option<String>,
 }
 
+/// A line for each file that is not read.
+fn unread(files: &NodeFiles) -> impl Iterator<Item = String> {
+    let misnamed = files.misnamed().iter();
+    let misnamed = misnamed.map(|problem| format!("{problem}: it is not read"));
+    let ignored = files.ignored().iter();
+    let ignored =
+        ignored.map(|file| format!("{file:?}: its name does not end in .toml: it is not read"));
+    misnamed.chain(ignored)
+}
+
 /// Files that are not read go to standard error, beside JSON.
 fn list_json(files: &NodeFiles) -> Result<ExitCode> {
     let all = catalogue::policies(&files.sources(&BTreeMap::new(), None))?;
@@ -55,13 +65,8 @@ fn list_json(files: &NodeFiles) -> Result<ExitCode> {
         }
     });
     out::json(&rows.collect::<Vec<_>>())?;
-    for problem in files.misnamed() {
-        log::complain(&format!("{problem}: it is not read"));
-    }
-    for file in files.ignored() {
-        log::complain(&format!(
-            "{file:?}: its name does not end in .toml: it is not read"
-        ));
+    for line in unread(files) {
+        log::complain(&line);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -80,13 +85,8 @@ fn list(global: &GlobalOptions, args: &PolicyList) -> Result<ExitCode> {
         let line = format!("{name:<16} {origin:<30} {what}");
         out::line(&escape(line.trim_end()))?;
     }
-    for problem in files.misnamed() {
-        out::line(&escape(&format!("{problem}: it is not read")))?;
-    }
-    for file in files.ignored() {
-        out::line(&escape(&format!(
-            "{file:?}: its name does not end in .toml: it is not read"
-        )))?;
+    for line in unread(&files) {
+        out::line(&escape(&line))?;
     }
     Ok(ExitCode::SUCCESS)
 }

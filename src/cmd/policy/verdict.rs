@@ -30,15 +30,15 @@ impl<'a> From<&'a (bool, String)> for JsonVerdict<'a> {
 
 /// The answer for one way of choosing a policy.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct CaseAnswer {
     /// Whether it is allowed, and why.
     pub verdict: (bool, String),
     /// Whether an annotation may add the missing rule, line by line.
     pub may_add: Vec<String>,
 }
 
-impl From<Answer> for (bool, String) {
-    fn from(Answer { verdict, may_add }: Answer) -> Self {
+impl From<CaseAnswer> for (bool, String) {
+    fn from(CaseAnswer { verdict, may_add }: CaseAnswer) -> Self {
         let (allowed, mut text) = verdict;
         for line in may_add {
             text += "\n";

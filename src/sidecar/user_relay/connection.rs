@@ -261,15 +261,15 @@ fn of_denial(denial: AgentDenial) -> Event {
 mod tests {
     use std::cell::Cell;
     use std::fs::File;
-    use std::io::{Read, Seek};
     use std::os::fd::OwnedFd;
     use std::rc::Rc;
 
     use tokio::io::{AsyncBufReadExt, BufReader};
 
+    use super::super::log::tests::{lines, memory};
     use super::super::question::{Questions, SignatureAnswer, SignatureMessage};
     use super::*;
-    use crate::audit::{Context, Log};
+    use crate::audit::Context;
     use crate::egress::ssh::key::ListedKey;
     use crate::sidecar::journal::Journal;
     use crate::sys::event::event_loop;
@@ -327,20 +327,6 @@ mod tests {
             all
         });
         (all, asked.get())
-    }
-
-    fn memory() -> File {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        File::from(rustix::fs::memfd_create("ssh", flags).unwrap())
-    }
-
-    fn lines(mut file: File) -> Vec<Event> {
-        let mut text = String::new();
-        file.rewind().unwrap();
-        file.read_to_string(&mut text).unwrap();
-        let log = Log::parse("x", text.as_bytes());
-        assert!(log.faults.is_empty(), "{:?}", log.faults);
-        log.lines.into_iter().map(|line| line.event).collect()
     }
 
     #[test]

@@ -91,3 +91,28 @@ pub(super) async fn keep(log: Rc<RelayLog>) {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::fs::File;
+    use std::io::{Read, Seek};
+
+    use super::*;
+    use crate::audit::Log;
+
+    /// A log's file.
+    pub fn memory() -> File {
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        File::from(rustix::fs::memfd_create("log", flags).unwrap())
+    }
+
+    /// The lines of a log, none of which is damaged.
+    pub fn lines(mut file: File) -> Vec<Event> {
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        let log = Log::parse("x", text.as_bytes());
+        assert!(log.faults.is_empty(), "{:?}", log.faults);
+        log.lines.into_iter().map(|line| line.event).collect()
+    }
+}

@@ -242,26 +242,12 @@ fn failed(target: &SocketTarget, error: &io::Error) -> Event {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::io::{Read, Seek, Write};
+    use std::io::{Read, Write};
     use std::path::Path;
 
+    use super::super::log::tests::{lines, memory};
     use super::*;
-    use crate::audit::{Context, Log};
-
-    fn memory() -> File {
-        let flags = rustix::fs::MemfdFlags::CLOEXEC;
-        File::from(rustix::fs::memfd_create("sockets", flags).unwrap())
-    }
-
-    fn lines(mut file: File) -> Vec<Event> {
-        let mut text = String::new();
-        file.rewind().unwrap();
-        file.read_to_string(&mut text).unwrap();
-        let log = Log::parse("x", text.as_bytes());
-        assert!(log.faults.is_empty(), "{:?}", log.faults);
-        log.lines.into_iter().map(|line| line.event).collect()
-    }
+    use crate::audit::Context;
 
     fn route(path: &Path, server: u32) -> Route {
         Route {
