@@ -43,11 +43,12 @@ impl Redirected {
             .stderr(Stdio::null());
     }
 
-    /// Whether the files are as a program without malice leaves them.
+    /// Whether the files are as a program without malice leaves them. What a program reads of its own output, before the relay has
+    /// it, is in no log: the attack takes back nothing else.
     fn is_intact(&self) -> bool {
         let mode = |name| fs::metadata(self.path(name)).unwrap().permissions().mode() & 0o777;
         self.text("input") == "echo hello\n"
-            && self.text("log") == "earlier\necho hello\n"
+            && ["earlier\n", "earlier\necho hello\n"].contains(&self.text("log").as_str())
             && [mode("input"), mode("log")] == [0o644; 2]
     }
 }
