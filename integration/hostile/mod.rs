@@ -45,6 +45,8 @@ struct Stage {
     node: Node,
     image: String,
     outside: String,
+    /// The policy of the runtime with walls: a name or a file.
+    policy: String,
 }
 
 impl Drop for Stage {
@@ -76,6 +78,7 @@ impl Stage {
             node,
             image,
             outside,
+            policy: "standard".to_owned(),
         }
     }
 
@@ -111,7 +114,7 @@ impl Stage {
             Runtime::Runc => {}
             Runtime::Unconfined => drop(command.args(["--policy", "unconfined"])),
             Runtime::Standard | Runtime::ThrownAway => {
-                command.args(["--policy", "standard"]);
+                command.args(["--policy", &self.policy]);
             }
         }
         command.args(arguments);
