@@ -28,10 +28,8 @@ use crate::sys::user_namespace::Ids;
 /// The SSH agent of `wrap`'s user.
 #[derive(Debug)]
 pub struct UserAgent {
-    /// The user's id, in this user namespace.
-    pub uid: u32,
-    /// The user's group.
-    pub gid: u32,
+    /// The user, in this user namespace.
+    pub ids: Ids,
     /// The agent's socket, as a detached mount.
     pub socket: OwnedFd,
     /// The keys that the agent has.
@@ -68,10 +66,7 @@ pub fn sign(
         .keys
         .iter()
         .filter(|key| plan.keys.contains(&key.shown));
-    let ids = Ids {
-        uid: agent.uid,
-        gid: agent.gid,
-    };
+    let ids = agent.ids;
     let listener = listen(&shown::directory(&place.dir()), SSH_SOCKET, ids)?;
     let work = RelayWork::Sign {
         keys: listed.copied().collect(),

@@ -1,15 +1,17 @@
 //! SHELL. The user who the command runs as: the caller, also through sudo, doas, pkexec and su.
 
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Gid, getgid, getgroups, getuid};
+use rustix::process::{Gid, geteuid, getgid, getgroups, getuid};
 
 use super::accounts::Account;
 use super::error::WrapRefusal;
 use crate::runtime::unprivileged;
-use crate::sys::user_namespace::owner;
+use crate::sys::socket;
+use crate::sys::user_namespace::{Ids, owner};
 
 /// Who the command runs as.
 #[derive(Debug, Clone)]
@@ -119,6 +121,26 @@ impl Person {
         match &self.account {
             Some(account) => account.name.clone(),
             None => format!("user {}", self.uid),
+        }
+    }
+
+    /// The user's ids in this user namespace, for a relay.
+    pub fn ids(&self) -> Ids {
+        match unprivileged::inside() {
+            Some(_) => Ids { uid: 0, gid: 0 },
+            None => Ids {
+                uid: self.uid,
+                gid: self.gid,
+            },
+        }
+    }
+
+    /// Connects to a socket that was opened with O_PATH, as the user with these supplementary groups.
+    pub fn connect_pinned(&self, socket: BorrowedFd<'_>, groups: &[u32]) -> io::Result<OwnedFd> {
+        let is_user = unprivileged::inside().is_some() || self.uid == geteuid().as_raw();
+        match is_user {
+            true => socket::connect_pinned(socket),
+            false => socket::connect_pinned_as(socket, self.ids(), groups),
         }
     }
 

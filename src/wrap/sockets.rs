@@ -26,13 +26,11 @@ use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::sockets::{closed_listener, is_database};
 use crate::policy::ResolvedPolicy;
 use crate::policy::connect::ServiceSocket;
-use crate::runtime::unprivileged;
 use crate::runtime::user_relay::{UserSocket, UserSockets};
 use crate::sidecar::user_relay::SocketTarget;
 use crate::sys::mount::{change, copy};
 use crate::sys::path::resolve_within_owned;
 use crate::sys::socket;
-use crate::sys::user_namespace::Ids;
 
 /// A socket that was found, and its directory.
 struct FoundSocket {
@@ -69,7 +67,7 @@ impl WrapRequest {
         if named.is_empty() || !named.iter().all(|socket| is_database(socket.name())) {
             return Ok(None);
         }
-        let ids = ids(&self.person);
+        let ids = self.person.ids();
         let sockets = named.into_iter().map(|socket| self.open_socket(socket));
         let sockets = sockets.collect::<Result<_>>()?;
         layout.add_run_link();
@@ -114,17 +112,6 @@ impl WrapRequest {
             },
             directory,
         })
-    }
-}
-
-/// The user's ids in this user namespace.
-fn ids(person: &Person) -> Ids {
-    match unprivileged::inside() {
-        Some(_) => Ids { uid: 0, gid: 0 },
-        None => Ids {
-            uid: person.uid,
-            gid: person.gid,
-        },
     }
 }
 
@@ -175,13 +162,8 @@ fn found(path: &Path, person: &Person, written: &[PathBuf]) -> Result<FoundSocke
 
 /// Connects as the relay will, and asks who listens.
 fn listener(server: &OwnedFd, person: &Person) -> io::Result<Listener> {
-    let is_user =
-        unprivileged::inside().is_some() || person.uid == rustix::process::geteuid().as_raw();
-    let stream = match is_user {
-        true => socket::connect_pinned(server.as_fd())?,
-        // The relay has no group but the user's first one.
-        false => socket::connect_pinned_as(server.as_fd(), ids(person), &[])?,
-    };
+    // The relay has no group but the user's first one.
+    let stream = person.connect_pinned(server.as_fd(), &[])?;
     let pid = socket::listener_pid(stream.as_fd())?;
     let program = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
     Ok(Listener {

@@ -25,7 +25,6 @@ use crate::egress::ssh::key::{ListedKey, of_public_file};
 use crate::kernel::mount_options::MountReach;
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Field, FieldOption, SshFingerprint};
-use crate::runtime::unprivileged;
 use crate::runtime::user_relay::UserAgent;
 use crate::sys::mount::copy;
 use crate::sys::path::resolve_owned;
@@ -131,13 +130,8 @@ impl WrapRequest {
                 "its socket cannot be mounted for the relay ({error})"
             ))
         })?;
-        let (uid, gid) = match unprivileged::inside() {
-            Some(_) => (0, 0),
-            None => (self.person.uid, self.person.gid),
-        };
         Ok(Some(UserAgent {
-            uid,
-            gid,
+            ids: self.person.ids(),
             socket,
             keys: agent.keys.iter().map(|key| key.listed).collect(),
             comments: agent
@@ -178,8 +172,9 @@ impl FoundAgent {
         let path = PathBuf::from(path);
         let written: Vec<PathBuf> = wanted.written();
         let socket = person.looking(|| pinned(&path, person, &written))??;
-        let answer = connect(&socket, person)
-            .and_then(|stream| listed(stream, person))
+        let answer = person
+            .connect_pinned(socket.as_fd(), &person.groups)
+            .and_then(|stream| listed(stream.into(), person))
             .map_err(|error| refused(format!("the agent at {path:?} does not answer ({error})")))?;
         let Some(all) = identities(&answer) else {
             bail!(refused(format!(
@@ -359,23 +354,6 @@ fn is_agents_own(directory: &Path, temporaries: &[PathBuf]) -> bool {
         && is_private
         && temporaries.iter().any(|temporary| temporary == above)
         && workspace::is_of_agents(directory, temporaries)
-}
-
-/// Connects as the user: an agent answers no other.
-fn connect(agent: &OwnedFd, person: &Person) -> io::Result<UnixStream> {
-    let is_user =
-        unprivileged::inside().is_some() || person.uid == rustix::process::geteuid().as_raw();
-    let connected = match is_user {
-        true => socket::connect_pinned(agent.as_fd()),
-        false => {
-            let ids = user_namespace::Ids {
-                uid: person.uid,
-                gid: person.gid,
-            };
-            socket::connect_pinned_as(agent.as_fd(), ids, &person.groups)
-        }
-    };
-    connected.map(UnixStream::from)
 }
 
 /// Asks for the list of keys, and returns the answer.
