@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Gid, geteuid, getgid, getgroups, getuid};
+use rustix::process::{Gid, getgid, getgroups, getuid};
 
 use super::accounts::Account;
 use super::error::WrapRefusal;
@@ -137,19 +137,22 @@ impl Person {
 
     /// Connects to a socket that was opened with O_PATH, as the user with these supplementary groups.
     pub fn connect_pinned(&self, socket: BorrowedFd<'_>, groups: &[u32]) -> io::Result<OwnedFd> {
-        let is_user = unprivileged::inside().is_some() || self.uid == geteuid().as_raw();
-        match is_user {
+        match self.is_caller() {
             true => socket::connect_pinned(socket),
             false => socket::connect_pinned_as(socket, self.ids(), groups),
         }
+    }
+
+    /// Whether this process has the user's id, and does not act for them as root.
+    pub fn is_caller(&self) -> bool {
+        unprivileged::inside().is_some() || self.uid == getuid().as_raw()
     }
 
     /// Runs `look` with the user's rights, so a file that they cannot open is an error here too. While the file-system
     /// user id is not root's, the kernel takes CAP_DAC_OVERRIDE and similar capabilities away, and then gives them back
     /// (capabilities(7)).
     pub fn looking<T>(&self, look: impl FnOnce() -> T) -> Result<T> {
-        let has_no_more = unprivileged::inside().is_some();
-        if has_no_more || self.uid == getuid().as_raw() {
+        if self.is_caller() {
             return Ok(look());
         }
         let before = getgroups().context("read the supplementary groups")?;

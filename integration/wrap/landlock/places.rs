@@ -1,8 +1,14 @@
 //! Places that forbid namespaces: a container without options, and one without any right. Ordinary work there.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use super::Place;
-use crate::direct::program;
+use crate::command::run_for;
+use crate::direct::{Scratch, program};
 use crate::docker::Docker;
+use crate::wrap::account::Account;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
@@ -206,4 +212,88 @@ fn landlock_within_the_full_walls_is_refused_with_the_reason() {
     assert_ne!(seen.code, 0, "{seen}");
     assert!(!seen.stdout.contains("ran"), "{seen}");
     assert!(seen.stderr.contains("listener"), "{seen}");
+}
+
+/// Exchanges the first directory of a run for the user's own, as soon as the user may.
+const EXCHANGE: &str = r"
+import ctypes, os, sys, time
+base, own = sys.argv[1:]
+libc, end = ctypes.CDLL(None), time.monotonic() + 30
+print('looks', flush=True)
+while time.monotonic() < end:
+    for name in os.listdir(base):
+        if name.startswith('agentbox-wrap-') and not libc.syscall(316, -100, os.path.join(base, name).encode(), -100, own.encode(), 2):
+            sys.exit()
+sys.exit(1)
+";
+
+/// What a root that works by path in the user's directory would do.
+const NAIVE: &str = "d=$(mktemp -d $TMPDIR/agentbox-wrap-XXXXXX); mkdir -p $d/bundle/rootfs/var/tmp; chown -R $SUDO_UID $d; \
+    for n in $(seq 100); do sleep 0.02; chmod 1777 $d/bundle/rootfs/var/tmp; done";
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_root_follows_no_link_in_a_directory_that_the_user_exchanges() {
+    let _docker = Docker::connect();
+    let account = Account::new();
+    let wrap = ["wrap", "--walls", "landlock"];
+    let end = ["--", "true"];
+    let ways = [
+        None,
+        Some([&wrap[..], &end].concat()),
+        Some([&wrap[..], &["--dry-run"], &end].concat()),
+    ];
+    for way in ways {
+        let scratch = Scratch::new();
+        let (victim, base) = (scratch.dir("victim"), scratch.dir("base"));
+        let file = scratch.file("victim/file", "kept");
+        let mode = |path: &str, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&victim, 0o755);
+        mode(&base, 0o1777);
+        let links = [
+            "bundle/config.json",
+            "bundle/rootfs/etc/gitconfig",
+            "home/.gitconfig",
+            "sidecar.jsonl",
+        ];
+        let links = links.map(|link| format!("ln -s {file} {link}; ")).concat();
+        account.does(&format!(
+            "rm -rf own; mkdir -p own/tmp own/home own/bundle/rootfs/var own/bundle/rootfs/etc; cd own; touch lock; \
+             ln -s {victim} bundle/rootfs/var/tmp; {links} mv ~/own {base}/own"
+        ));
+        let mut racer = Command::new("setpriv");
+        let ids = [account.uid.to_string(), account.gid.to_string()];
+        racer.args([
+            "--reuid",
+            &ids[0],
+            "--regid",
+            &ids[1],
+            "--init-groups",
+            "/usr/bin/python3",
+            "-c",
+            EXCHANGE,
+        ]);
+        racer
+            .args([&base, &format!("{base}/own")])
+            .stdout(Stdio::piped());
+        let mut racer = racer.spawn().unwrap();
+        std::io::Read::read_exact(racer.stdout.as_mut().unwrap(), &mut [0; 6]).unwrap();
+        let mut command = match &way {
+            Some(arguments) => account.sudo(arguments),
+            None => {
+                let mut naive = Command::new("bash");
+                naive.args(["-c", NAIVE]).env("SUDO_UID", &ids[0]);
+                naive
+            }
+        };
+        let seen = run_for(Duration::from_secs(60), command.env("TMPDIR", &base));
+        assert!(racer.wait().unwrap().success(), "never exchanged: {seen}");
+        let changed = std::fs::metadata(&victim).unwrap().permissions().mode() & 0o7777;
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(text == "kept", "{way:?}: {text:.80} {seen}");
+        let expected = if way.is_some() { 0o755 } else { 0o1777 };
+        assert_eq!(changed, expected, "{way:?}: {seen}");
+    }
 }

@@ -187,7 +187,13 @@ fn decide_in(
         let why = "caches are shown by mounts: leave --keep-caches out, or caches = \"keep\" of the settings";
         bail!(WrapRefusal::NotByLandlock(why.to_owned()));
     }
-    let prepared = prepare(global, wanted, BundleRoot::Run(&place.bundle()))?;
+    let bundle = place.bundle();
+    // The user may exchange what is in the run's directory, and here root writes by path.
+    let base = match wanted.person.is_caller() {
+        true => BundleRoot::Run(&bundle),
+        false => super::records(global, wanted),
+    };
+    let prepared = prepare(global, wanted, base)?;
     let dir = &prepared.bundle.dir;
     let parts = WrapParts {
         plan: &prepared.wrapped,
@@ -235,7 +241,7 @@ fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
 
 /// Changes to the user behind sudo, with their own groups. Without sudo it changes nothing.
 fn become_the(person: &Person) -> Result<()> {
-    if person.uid == rustix::process::getuid().as_raw() {
+    if person.is_caller() {
         return Ok(());
     }
     crate::sys::user::set_groups(&person.groups).context("take the groups of the person")?;

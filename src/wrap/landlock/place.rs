@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -42,8 +42,12 @@ impl RunHome {
 }
 
 /// A run's directory for temporary files, removed when dropped.
+///
+/// It is the user's, who may exchange it for another at any time, also below a TMPDIR of their own. So it is made and
+/// removed with the user's rights: root would follow the user's links.
 pub struct RunTempDir {
     dir: PathBuf,
+    person: Person,
     /// Held while in use: a process that gets the lock may remove the directory.
     _lock: File,
 }
@@ -51,11 +55,15 @@ pub struct RunTempDir {
 impl RunTempDir {
     /// Makes it below TMPDIR, and removes directories of killed runs.
     pub fn new(person: &Person) -> Result<Self> {
+        person.looking(|| Self::make(person))?
+    }
+
+    fn make(person: &Person) -> Result<Self> {
         let base = std::env::temp_dir();
         let base = base
             .canonicalize()
             .with_context(|| format!("open the directory for temporary files {base:?} (TMPDIR)"))?;
-        remove_abandoned(&base);
+        remove_abandoned(&base, person);
         let dir = nix::unistd::mkdtemp(&base.join(format!("{NAME}XXXXXX")))
             .with_context(|| format!("make a directory in {base:?}"))?;
         let lock = File::options()
@@ -66,25 +74,18 @@ impl RunTempDir {
             .with_context(|| format!("make {:?}", dir.join(LOCK)))?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .with_context(|| format!("lock {dir:?}"))?;
-        let place = Self { dir, _lock: lock };
-        for own in place.own().into_iter().chain([place.bundle()]) {
+        let place = Self {
+            dir,
+            person: person.clone(),
+            _lock: lock,
+        };
+        for own in place.own() {
             fs::DirBuilder::new()
                 .mode(0o700)
                 .create(&own)
                 .with_context(|| format!("make {own:?}"))?;
         }
-        place.give_to(person)?;
         Ok(place)
-    }
-
-    /// Gives it to the user who the command runs as, who also removes it.
-    fn give_to(&self, person: &Person) -> Result<()> {
-        let all = [self.dir.clone(), self.dir.join(LOCK), self.bundle()];
-        for path in all.iter().chain(&self.own()) {
-            std::os::unix::fs::chown(path, Some(person.uid), Some(person.gid))
-                .with_context(|| format!("give {path:?} to {}", person.name()))?;
-        }
-        Ok(())
     }
 
     /// Refuses a directory that the command could write: it contains the log and the locks of other runs.
@@ -169,7 +170,7 @@ impl RunTempDir {
         }
     }
 
-    /// The bundle that the plan is made from.
+    /// Where the bundle is made that the plan is made from, if the user makes it.
     pub fn bundle(&self) -> PathBuf {
         self.dir.join("bundle")
     }
@@ -208,7 +209,9 @@ impl RunTempDir {
 
 impl Drop for RunTempDir {
     fn drop(&mut self) {
-        remove(&self.dir);
+        if let Err(error) = self.person.looking(|| remove(&self.dir)) {
+            log::warn!("remove {:?}: {error}", self.dir);
+        }
     }
 }
 
@@ -256,14 +259,13 @@ fn open_lock(path: &Path) -> Option<File> {
 }
 
 /// Removes directories of this user's killed runs.
-fn remove_abandoned(base: &Path) {
-    let user = rustix::process::geteuid().as_raw();
+fn remove_abandoned(base: &Path, person: &Person) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
         let is_ours = entry
             .file_name()
             .as_encoded_bytes()
             .starts_with(NAME.as_bytes())
-            && fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && m.uid() == user);
+            && fs::symlink_metadata(entry.path()).is_ok_and(|m| m.is_dir() && person.owns(&m));
         // A directory without a lock is still being made, or is not a run's: a run makes the lock at once.
         let lock = is_ours
             .then(|| open_lock(&entry.path().join(LOCK)))
