@@ -8,6 +8,27 @@ use crate::docker::Docker;
 
 const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 
+/// What is protected is not mounted over what hides it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_hides_what_it_protects_and_nothing_is_planted_there() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.does("cd src/project && git init -q && mkdir .vscode && echo '{}' >.vscode/tasks.json");
+    let script = "ls -A $1; echo EVIL >$1/planted; mv $1 moved; rm -rf moved; true";
+    for hidden in [".git", ".git/hooks", ".vscode"] {
+        let seen = person.wrap(&["--hide", hidden], &script.replace("$1", hidden));
+        assert_eq!(
+            (seen.code, seen.stdout.as_str()),
+            (0, ""),
+            "{hidden}: {seen}"
+        );
+        let planted = format!("cd src/project; find {hidden}/planted 2>/dev/null; true");
+        assert_eq!(person.does(&planted), "", "{hidden}");
+    }
+    person.does("cd src/project && git fsck && cat .git/HEAD .vscode/tasks.json");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_reads_writes_and_hides_what_is_named() {

@@ -127,8 +127,12 @@ impl SortedMounts {
     }
 
     /// The protected paths that the container sees in their own mounts: not covered by another mount, and not hidden.
-    /// Their parents are held in place.
-    pub(super) fn protected(&mut self, overlays: &[EphemeralMount]) -> Vec<ProtectedPath> {
+    /// Their parents are held in place. `masked` are the engine's hidden paths, which `wrap --hide` adds to.
+    pub(super) fn protected(
+        &mut self,
+        overlays: &[EphemeralMount],
+        masked: &[String],
+    ) -> Vec<ProtectedPath> {
         let shown = |destination: &Path, path: &Path| {
             let above = self
                 .kept
@@ -138,8 +142,10 @@ impl SortedMounts {
             let own = nearest.is_some_and(|m| m.destination == destination && !m.is_private());
             let mut over = overlays.iter().filter(|o| path.starts_with(&o.path));
             let covered = over.any(|o| o.path.starts_with(destination));
-            let mut masked = path.ancestors();
-            own && !covered && !masked.any(|above| self.masked.contains(above))
+            let is_masked = |above: &Path| {
+                self.masked.contains(above) || masked.iter().any(|m| Path::new(m) == above)
+            };
+            own && !covered && !path.ancestors().any(is_masked)
         };
         let mut all: Vec<ProtectedPath> = self
             .protected

@@ -74,7 +74,8 @@ pub(super) fn plan(
     let linux = spec.linux().as_ref();
     let overlays = ephemeral(&resolved.policy, root, bundle, &sorted.kept);
     let found_in = sorted.held(&overlays);
-    let protected = sorted.protected(&overlays);
+    let masked = linux.and_then(|l| l.masked_paths().as_ref());
+    let protected = sorted.protected(&overlays, masked.map_or(&[], Vec::as_slice));
     let excludes = sorted.excludes.into_iter();
     let mut plan = FilesystemPlan {
         root,
@@ -87,11 +88,7 @@ pub(super) fn plan(
         kept: bundle.wrapped.kept.clone(),
         mounts: sorted.kept,
         pruned: sorted.pruned,
-        masked: union(
-            MASKED,
-            linux.and_then(|l| l.masked_paths().as_ref()),
-            &sorted.masked,
-        ),
+        masked: union(MASKED, masked, &sorted.masked),
         found: sorted.found,
         found_in,
         seen: unmasked(sorted.seen, &sorted.masked),
