@@ -193,5 +193,9 @@ fn n48_a_honey_value_ends_its_container_where_the_node_says_so() {
             .await_inspect("{{.State.Status}} {{.State.ExitCode}}", "exited 137");
         let log = run("agentbox", &["audit", "--json", &id]).ok();
         assert!(log.contains("(the container is ended)"), "{how}: {log}");
+        assert!(
+            log.contains("a honeytoken ended the container"),
+            "{how}: {log}"
+        );
     }
 }

@@ -38,13 +38,18 @@ const ATTACH_WITHIN: Duration = Duration::from_secs(600);
 
 /// Runs the sidecar; `argv[1]` is [`crate::sidecar::VERB`]. Must be called before any thread is made.
 pub fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
+    ExitCode::from(status(run()))
+}
+
+/// The exit status, which tells the warden why the container ends.
+fn status(lived: Result<(), SidecarError>) -> u8 {
+    match lived {
+        Ok(()) => 0,
         // It is in the log.
-        Err(SidecarError::Honeytoken) => ExitCode::from(loss::HONEYTOKEN),
+        Err(SidecarError::Honeytoken) => loss::HONEYTOKEN,
         Err(error) => {
             complain(&error);
-            ExitCode::FAILURE
+            1
         }
     }
 }
@@ -76,8 +81,7 @@ fn run() -> Result<(), SidecarError> {
                     let Some(bootstrap) = bootstrap.take() else {
                         return 1;
                     };
-                    let lived = live(hidden, bootstrap, handover, Some(line));
-                    i32::from(lived.inspect_err(complain).is_err())
+                    i32::from(status(live(hidden, bootstrap, handover, Some(line))))
                 })
             });
             match (stood, bootstrap) {
