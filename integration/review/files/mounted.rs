@@ -230,7 +230,8 @@ fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
     }
     // A second mount of the node's whole root is not a new name for everything.
     let again = node.scratch.dir("again");
-    let _again = Mounted::new(&["--bind", "/"], &again);
+    // Shared, its end would also unmount what other tests have mounted below the root (mount_namespaces(7)).
+    let _again = Mounted::new(&["--bind", "--make-private", "/"], &again);
     let project = node.scratch.dir("project");
     assert_eq!(
         seen(&node, "strict", bind(&project), "echo runs").ok(),
