@@ -15,7 +15,7 @@ use rustix::mount::{MoveMountFlags, move_mount};
 use super::EnforceError;
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
-use crate::plan::FileKind;
+use crate::plan::{FileIdentity, FileKind};
 use crate::sys::mount::{change, copy};
 
 /// Which symbolic links are followed on the way to a path in the container.
@@ -259,7 +259,7 @@ fn read_only_at(path: &Path, follow: FollowLinks, how: ReadOnlyScope) -> std::io
 
 /// Makes something read-only that was found inside a mount: a file, a directory, or a link itself. It must be the same still, or
 /// the container would write what has taken its place.
-pub(super) fn protect(path: &Path, ino: u64) -> Result<(), EnforceError> {
+pub(super) fn protect(path: &Path, file: FileIdentity) -> Result<(), EnforceError> {
     let step = || {
         EnforceError::step(format!(
             "make {path:?} read-only, which changed since it was found (start it again)"
@@ -269,7 +269,8 @@ pub(super) fn protect(path: &Path, ino: u64) -> Result<(), EnforceError> {
         Err(Errno::LOOP) => return Err(EnforceError::LinkOnTheWay(path.to_owned())),
         found => found.map_err(step())?,
     };
-    if rustix::fs::fstat(&target).map_err(step())?.st_ino != ino {
+    let stat = rustix::fs::fstat(&target).map_err(step())?;
+    if (stat.st_dev, stat.st_ino) != (file.dev, file.ino) {
         return Err(step()(Errno::STALE));
     }
     let step = || EnforceError::step(format!("make {path:?} read-only"));

@@ -132,7 +132,7 @@ pub fn mount_all(
     }
     plan.protected
         .iter()
-        .try_for_each(|one| protect(&one.path, one.ino))?;
+        .try_for_each(|one| protect(&one.path, one.file))?;
     let mut readonly = plan.readonly.iter().filter(ours);
     readonly.try_for_each(|p| read_only(p, FollowLinks::Never, ReadOnlyScope::WithMountsBelow))
 }

@@ -14,6 +14,17 @@ pub struct FileSystem {
     pub magic: i64,
 }
 
+/// Which file it is. A number alone is no proof: under overlayfs a file may have a directory's, and on btrfs each subvolume
+/// counts anew.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FileIdentity {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+}
+
 /// A symbolic link that was followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

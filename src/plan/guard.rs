@@ -45,7 +45,7 @@ impl FilesystemPlan {
             let is_users = self.is_users(&bundle.wrapped, mount, facts);
             is_users.then(|| GuardedMount {
                 destination: mount.destination.clone(),
-                inodes: facts.protected.found.iter().map(|one| one.ino).collect(),
+                files: facts.protected.found.iter().map(|one| one.file).collect(),
                 known: facts.protected.known.clone(),
                 tops: facts.protected.tops.clone(),
                 gits: facts.protected.gits.clone(),

@@ -120,7 +120,7 @@ impl SortedMounts {
                 ProtectedPath {
                     path: destination.join(&one.path),
                     name: one.name.clone(),
-                    ino: one.ino,
+                    file: one.file,
                 },
             ));
         }

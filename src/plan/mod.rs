@@ -90,7 +90,7 @@ pub use facts::{
     BundleFacts, FoundCredential, Home, HostFacts, RootOrigin, SourceFacts, VisibleFile,
     VisibleKind,
 };
-pub use file::{FileKind, FileSystem, FollowedLink};
+pub use file::{FileIdentity, FileKind, FileSystem, FollowedLink};
 pub use filesystem::{
     CredentialDirectory, EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase,
     ScratchStorage, VisibleFiles,

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
+use super::file::FileIdentity;
 use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
 use super::text;
 use crate::data::table;
@@ -163,8 +164,8 @@ pub struct FoundProtected {
     pub name: String,
     /// How many of its last components stay in place with it.
     pub held: usize,
-    /// Its inode.
-    pub ino: u64,
+    /// The file.
+    pub file: FileIdentity,
 }
 
 impl FoundProtected {
@@ -194,8 +195,8 @@ pub struct HiddenDirectory {
     /// Relative to the source.
     #[serde(with = "text::one")]
     pub path: PathBuf,
-    /// Its inode.
-    pub ino: u64,
+    /// The directory.
+    pub file: FileIdentity,
 }
 
 /// How much of a mount's source was searched before the start.
@@ -248,9 +249,9 @@ pub struct ProtectedFiles {
 pub struct GuardedMount {
     /// Its mount point.
     pub destination: PathBuf,
-    /// The inodes of the protected files.
+    /// The protected files.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub inodes: BTreeSet<u64>,
+    pub files: BTreeSet<FileIdentity>,
     /// Hashes of git settings that may stay.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<String>,
@@ -272,7 +273,7 @@ impl GuardedMount {
     /// The new files: in any git directory, else at the repository tops of the start, known by path or by inode.
     pub fn planted<'a>(&self, now: &'a ProtectedFiles) -> Vec<&'a FoundProtected> {
         let appeared = |one: &&FoundProtected| {
-            !self.inodes.contains(&one.ino) && self.concerns(one, &now.tops)
+            !self.files.contains(&one.file) && self.concerns(one, &now.tops)
         };
         now.found.iter().filter(appeared).collect()
     }
@@ -327,8 +328,8 @@ pub struct ProtectedPath {
     pub path: PathBuf,
     /// The list's name for it.
     pub name: String,
-    /// Its inode, which is compared when the path is made read-only.
-    pub ino: u64,
+    /// The file, which is compared when the path is made read-only.
+    pub file: FileIdentity,
 }
 
 /// Whether a policy protects a name.
@@ -370,12 +371,16 @@ mod tests {
         assert!(list.why(".git").is_some());
     }
 
+    fn file(ino: u64) -> FileIdentity {
+        FileIdentity { dev: 1, ino }
+    }
+
     fn found(path: &str, name: &str, ino: u64) -> FoundProtected {
         FoundProtected {
             path: path.into(),
             name: name.to_owned(),
             held: 1,
-            ino,
+            file: file(ino),
         }
     }
 
@@ -387,15 +392,21 @@ mod tests {
         };
         let watched = GuardedMount {
             destination: "/w".into(),
-            inodes: [10, 11].into(),
+            files: [10, 11].map(file).into(),
             known: BTreeSet::new(),
             tops: vec![top("sub", 5)],
             gits: Vec::new(),
             hidden: Vec::new(),
             searched: StartSearch::Complete,
         };
+        // On another device, such as the directories of overlayfs and each subvolume of btrfs, a number is another file's.
+        let other = FoundProtected {
+            file: FileIdentity { dev: 2, ino: 10 },
+            ..found("new/.git/hooks", ".git/hooks", 10)
+        };
         let now = ProtectedFiles {
             found: vec![
+                other,
                 // Existed at the start, also under another path.
                 found(".envrc", ".envrc", 10),
                 found("moved/.vscode", ".vscode", 11),
@@ -413,8 +424,12 @@ mod tests {
             tops: vec![top("renamed", 5), top("new", 6)],
             ..ProtectedFiles::default()
         };
-        let planted: Vec<u64> = watched.planted(&now).iter().map(|one| one.ino).collect();
-        assert_eq!(planted, [20, 21, 22, 23, 25]);
+        let planted: Vec<u64> = watched
+            .planted(&now)
+            .iter()
+            .map(|one| one.file.ino)
+            .collect();
+        assert_eq!(planted, [10, 20, 21, 22, 23, 25]);
     }
 
     #[test]
@@ -448,7 +463,7 @@ mod tests {
             path: "a/.git/modules/x/hooks".into(),
             name: ".git/hooks".into(),
             held: 4,
-            ino: 1,
+            file: file(1),
         };
         let expect = ["a/.git/modules/x", "a/.git/modules", "a/.git"].map(Path::new);
         assert_eq!(found.held().collect::<Vec<_>>(), expect);

@@ -74,7 +74,7 @@ fn a_written_bind_has_protected_files_and_an_engines_storage_has_none() {
             path: ".envrc".into(),
             name: ".envrc".to_owned(),
             held: 1,
-            ino: 1,
+            file: FileIdentity { dev: 1, ino: 1 },
         };
         let plan = case.found(|f| f.protected.found = vec![found]).plan();
         let watched: Vec<PathBuf> = plan
@@ -112,7 +112,7 @@ fn settings_of_git_are_read_only_under_strict_and_compared_everywhere() {
             path: "sub/.git/config".into(),
             name: ".git/config".to_owned(),
             held: 2,
-            ino: 7,
+            file: FileIdentity { dev: 1, ino: 7 },
         };
         let case = case.bind("/srv/work", "/work").cwd("/work");
         let case = case.found(|f| {
@@ -122,7 +122,7 @@ fn settings_of_git_are_read_only_under_strict_and_compared_everywhere() {
         let files = case.plan().filesystem;
         assert_eq!(files.watched[0].known.len(), 1);
         let all = files.protected.into_iter();
-        let all: Vec<(PathBuf, u64)> = all.map(|one| (one.path, one.ino)).collect();
+        let all: Vec<(PathBuf, u64)> = all.map(|one| (one.path, one.file.ino)).collect();
         // The directory above keeps its name too.
         let is_held = files.pinned.contains(Path::new("/work/sub/.git"));
         assert_eq!(is_held, !all.is_empty());

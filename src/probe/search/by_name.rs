@@ -14,7 +14,9 @@ use super::places;
 use super::walk;
 use crate::plan::git_config::WholeSettings;
 use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
-use crate::plan::{FoundProtected, HiddenDirectory, ProtectedFiles, RepositoryTop, SourceFacts};
+use crate::plan::{
+    FileIdentity, FoundProtected, HiddenDirectory, ProtectedFiles, RepositoryTop, SourceFacts,
+};
 use crate::policy::ProtectedName;
 
 /// Most repositories that are looked at.
@@ -91,19 +93,19 @@ fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeS
 fn hidden(root: &OwnedFd, facts: &SourceFacts) -> Vec<HiddenDirectory> {
     let whole = facts.inside.iter().filter(|one| !one.covered);
     let directories = whole.filter_map(|one| {
-        let ino = directory_at(root, &one.path)?;
+        let file = directory_at(root, &one.path)?;
         let path = one.path.clone();
-        Some(HiddenDirectory { path, ino })
+        Some(HiddenDirectory { path, file })
     });
     directories.collect()
 }
 
-/// The inode of a directory, by way of no link.
-fn directory_at(root: &OwnedFd, path: &Path) -> Option<u64> {
+/// Which directory it is, by way of no link.
+fn directory_at(root: &OwnedFd, path: &Path) -> Option<FileIdentity> {
     let above = walk::beneath_by_parts(root.as_fd(), path.parent()?).ok()?;
     let stat = walk::stat_at(above.as_fd(), Path::new(path.file_name()?)).ok()?;
     let kind = FileType::from_raw_mode(stat.stx_mode.into());
-    (kind == FileType::Directory).then_some(stat.stx_ino)
+    (kind == FileType::Directory).then_some(walk::identity(&stat))
 }
 
 /// What is now in these places: the source's top, and the repositories and git directories that were found at the start.
@@ -173,7 +175,7 @@ pub(in crate::probe) fn of_git_part(
             held: protect::held(path, 1),
             path: path.to_owned(),
             name: place.name().to_owned(),
-            ino: stat.stx_ino,
+            file: walk::identity(&stat),
         })
     });
     found.collect()
@@ -199,7 +201,7 @@ fn entry(directory: &OwnedFd, base: &Path, place: &ProtectedPlace) -> Option<Fou
                 held: protect::held(&path, own),
                 path,
                 name: place.name().to_owned(),
-                ino: stat.stx_ino,
+                file: walk::identity(&stat),
             });
         }
         if kind != FileType::Directory {

@@ -17,7 +17,7 @@ use super::cost::Cost;
 use super::places::DirTree;
 use super::walk;
 use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
-use crate::plan::{FoundProtected, ProtectedFiles, RepositoryTop};
+use crate::plan::{FileIdentity, FoundProtected, ProtectedFiles, RepositoryTop};
 use crate::policy::ProtectedName;
 
 /// The longest file name in the list. A longer name cannot match.
@@ -74,7 +74,7 @@ struct MetName {
     place: &'static ProtectedPlace,
     /// How many components of the entry's path it has: a link may stand for one of its directories.
     parts: usize,
-    ino: u64,
+    file: FileIdentity,
 }
 
 impl<'a> Guard<'a> {
@@ -155,7 +155,7 @@ impl<'a> Guard<'a> {
                 name: bytes.into(),
                 place,
                 parts,
-                ino: stat.stx_ino,
+                file: walk::identity(&stat),
             });
         }
     }
@@ -249,7 +249,7 @@ impl MetName {
             held: protect::held(&path, own),
             path,
             name: self.place.name().to_owned(),
-            ino: self.ino,
+            file: self.file,
         }
     }
 }

@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, makedev};
 use rustix::io::Errno;
 
 use super::places::DirTree;
+use crate::plan::FileIdentity;
 
 /// Most descriptors that stay open.
 const HELD: usize = 32;
@@ -176,6 +177,14 @@ pub(in crate::probe) fn beneath_by_parts(
 /// The state of an open file.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> rustix::io::Result<Statx> {
     stat_by(fd, Path::new(""), AtFlags::EMPTY_PATH)
+}
+
+/// Which file it is.
+pub(super) fn identity(stat: &Statx) -> FileIdentity {
+    FileIdentity {
+        dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        ino: stat.stx_ino,
+    }
 }
 
 /// The state of an entry of a directory, without following a link.

@@ -21,7 +21,10 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use self::found::FoundFile;
 use self::quarantine::Quarantine;
 use crate::audit::Event;
-use crate::plan::{BindMount, FoundProtected, GuardedMount, ProtectedFiles, StartSearch};
+use crate::plan::{
+    BindMount, FileIdentity, FoundProtected, GuardedMount, ProtectedFiles, SourceIdentity,
+    StartSearch,
+};
 use crate::policy::ProtectedName;
 use crate::probe;
 use crate::runtime::state::record::Record;
@@ -184,7 +187,7 @@ impl CleanedSource<'_> {
     /// another directory.
     fn visible(&self, mut files: ProtectedFiles) -> ProtectedFiles {
         let hidden = self.watched.hidden.iter();
-        let hidden = hidden.filter(|one| self.inode(&one.path) == Some(one.ino));
+        let hidden = hidden.filter(|one| self.identity(&one.path) == Some(one.file));
         let hidden: BTreeSet<&Path> = hidden.map(|one| one.path.as_path()).collect();
         let is_visible = |one: &FoundProtected| {
             let mut above = one.path.ancestors();
@@ -203,20 +206,23 @@ impl CleanedSource<'_> {
         let mut hidden = self.watched.hidden.iter();
         let is_hidden = hidden.any(|one| below.starts_with(&one.path));
         // Another mount of the node may cover it there.
-        let ino = match below.components().next() {
-            None => Some(self.bind.judged.ino),
-            Some(_) => self.inode(below),
+        let there = match below.components().next() {
+            None => Some(identity(self.bind)),
+            Some(_) => self.identity(below),
         };
         self.watched.searched == StartSearch::Complete
             && !is_hidden
             && self.bind.judged.dev == other.bind.judged.dev
-            && ino == Some(other.bind.judged.ino)
+            && there == Some(identity(other.bind))
     }
 
-    fn inode(&self, below: &Path) -> Option<u64> {
+    fn identity(&self, below: &Path) -> Option<FileIdentity> {
         let above = probe::directory_below(self.root.as_fd(), below.parent()?).ok()?;
         let stat = rustix::fs::statat(above, below.file_name()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(stat.st_ino)
+        Some(FileIdentity {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+        })
     }
 
     fn file<'a>(&'a self, what: &'a FoundProtected) -> FoundFile<'a> {
@@ -226,6 +232,11 @@ impl CleanedSource<'_> {
             what,
         }
     }
+}
+
+fn identity(bind: &BindMount) -> FileIdentity {
+    let SourceIdentity { dev, ino, .. } = bind.judged;
+    FileIdentity { dev, ino }
 }
 
 /// What was planted, each path once.

@@ -27,7 +27,7 @@ fn bind(dir: &Path) -> BindMount {
 fn watched(searched: StartSearch) -> GuardedMount {
     GuardedMount {
         destination: "/w".into(),
-        inodes: BTreeSet::new(),
+        files: BTreeSet::new(),
         known: BTreeSet::new(),
         tops: Vec::new(),
         gits: Vec::new(),
@@ -85,17 +85,19 @@ fn what_lies_in_a_hidden_directory_is_not_called_new() {
     let scratch = TestDir::new("planted-hidden");
     let sub = scratch.0.join("sub");
     fs::create_dir_all(&sub).unwrap();
-    let hidden = |ino| GuardedMount {
+    let hidden = |dev, ino| GuardedMount {
         hidden: vec![HiddenDirectory {
             path: "sub".into(),
-            ino,
+            file: FileIdentity { dev, ino },
         }],
         ..watched(StartSearch::Complete)
     };
-    let ino = fs::metadata(&sub).unwrap().ino();
-    assert_eq!(kept(&scratch.0, &hidden(ino)), (false, true));
-    // Another directory has taken its place.
-    assert_eq!(kept(&scratch.0, &hidden(ino + 1)), (false, false));
+    let meta = fs::metadata(&sub).unwrap();
+    let (dev, ino) = (meta.dev(), meta.ino());
+    assert_eq!(kept(&scratch.0, &hidden(dev, ino)), (false, true));
+    // Another directory has taken its place, or one of another subvolume with the same number.
+    assert_eq!(kept(&scratch.0, &hidden(dev, ino + 1)), (false, false));
+    assert_eq!(kept(&scratch.0, &hidden(dev + 1, ino)), (false, false));
 }
 
 #[test]
@@ -113,7 +115,7 @@ fn a_source_below_a_searched_one_is_not_searched_again() {
     let hides = GuardedMount {
         hidden: vec![HiddenDirectory {
             path: "below".into(),
-            ino: part.judged.ino,
+            file: identity(&part),
         }],
         ..watched(StartSearch::Complete)
     };

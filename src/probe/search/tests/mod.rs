@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::*;
 use crate::plan::never::{NeverList, VisibleCredentials};
-use crate::plan::{FileKind, FoundProtected, RepositoryTop};
+use crate::plan::{FileIdentity, FileKind, FoundProtected, RepositoryTop};
 use crate::policy::SearchRule;
 use crate::probe::TestDir;
 
@@ -63,8 +63,9 @@ fn protected(dir: &Path, unprotected: &[&str]) -> Vec<String> {
         .found
         .iter()
         .map(|one| {
-            let ino = fs::symlink_metadata(dir.join(&one.path)).unwrap().ino();
-            assert_eq!(one.ino, ino, "{one:?}");
+            let meta = fs::symlink_metadata(dir.join(&one.path)).unwrap();
+            let (dev, ino) = (meta.dev(), meta.ino());
+            assert_eq!(one.file, FileIdentity { dev, ino }, "{one:?}");
             one.path.display().to_string()
         })
         .collect();
