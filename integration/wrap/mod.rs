@@ -28,6 +28,7 @@ mod person;
 mod pid1;
 mod planted;
 mod protected;
+mod protected_races;
 mod publish;
 mod readme;
 mod repository;
