@@ -2,6 +2,7 @@
 
 mod again;
 mod own_secret;
+mod workspace;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -97,6 +98,7 @@ impl Pod {
         let mut config = node.config(&["sh", "-c", setting.script]);
         let cgroup = format!("/{}/pod{}/{id}", self.cgroup.0, self.uid);
         config["linux"]["cgroupsPath"] = json!(cgroup);
+        config["process"]["cwd"] = json!(setting.cwd);
         config["annotations"] = json!({"io.kubernetes.cri.container-type": "container"});
         for (key, value) in setting.annotations {
             config["annotations"][format!("dev.agentbox.{key}")] = json!(value);
@@ -145,6 +147,8 @@ struct Setting<'a> {
     annotations: &'a [(&'a str, &'a str)],
     options: &'a [&'a str],
     script: &'a str,
+    /// Its working directory.
+    cwd: &'a str,
     /// The name of the pod's network namespace, which is otherwise a new one.
     network: Option<&'a str>,
 }
@@ -156,6 +160,7 @@ impl<'a> Setting<'a> {
             annotations: &[],
             options: &[],
             script,
+            cwd: "/",
             network: None,
         }
     }
