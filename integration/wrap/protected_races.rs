@@ -164,6 +164,27 @@ fn await_ready(person: &Account) {
     }
 }
 
+/// Landlock cannot take a file out of a directory that is written, and has no look at the end: `explain` says so.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_landlock_holds_none_of_it_and_says_so() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    fresh(&person);
+    let landlock = ["--walls", "landlock"];
+    let said = person.agentbox(&[&["explain"][..], &landlock].concat());
+    assert!(said.stdout.contains("can write git hooks"), "{said}");
+    let seen = wrapped(&person, false, &landlock, 60);
+    assert!(seen_times(&seen) > 0, "{seen}");
+    assert_planted(&person, &seen);
+    // No race goes on without its run: the project stays as it is.
+    let list =
+        || person.does("cd ~/src/project; find . -printf '%p %T@ %C@\\n' | sort | sha256sum");
+    let before = list();
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(list(), before, "{seen}");
+}
+
 /// `wrap` is killed in the middle of the races. Until the next look the files are there, which is the control.
 #[test]
 #[ignore = "needs the rig: hack/test"]
@@ -195,6 +216,36 @@ fn f37_no_race_survives_the_look_after_a_killed_wrap() {
             all += &looked.to_string();
         }
         assert_held(&person, 100, &all);
+    }
+}
+
+/// `wrap` is killed when the command has ended: before, during or after its look.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_no_race_survives_a_kill_of_the_look() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for seed in 40..52 {
+        fresh(&person);
+        let number = seed.to_string();
+        let run = [&["wrap", "--"][..], &racer("exit", &number)].concat();
+        let mut killed = person.sudo(&run);
+        killed.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut killed = killed.stderr(Stdio::null()).spawn().unwrap();
+        await_ready(&person);
+        std::thread::sleep(Duration::from_millis((seed - 40) * 4));
+        let _gone = killed.kill();
+        killed.wait().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        let mut all = String::new();
+        let mut looks = 0;
+        while looks == 0 || !planted(&person).is_empty() {
+            assert!(Instant::now() < end, "{:?} {all}", planted(&person));
+            let looked = run_for(Duration::from_secs(30), &mut person.sudo(&["list"]));
+            all += &looked.to_string();
+            looks += 1;
+        }
+        assert_held(&person, 100, &format!("{seed} {all}"));
     }
 }
 
