@@ -7,14 +7,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::quarantine::Quarantine;
 use super::settings;
 use crate::plan::git_config::{self, GitSetting};
 use crate::plan::protect::{ProtectedList, is_usual_commondir};
-use crate::plan::{FoundProtected, GuardedMount};
+use crate::plan::{FileIdentity, FoundProtected, GuardedMount};
 use crate::probe;
 
 /// The longest `commondir` that is read.
@@ -29,6 +29,8 @@ pub(super) struct FoundFile<'a> {
     pub(super) root: BorrowedFd<'a>,
     pub(super) source: &'a Path,
     pub(super) what: &'a FoundProtected,
+    /// The mount's state at the start.
+    pub(super) watched: &'a GuardedMount,
 }
 
 impl FoundFile<'_> {
@@ -73,34 +75,29 @@ impl FoundFile<'_> {
 
     /// Takes settings out of a file of git's. If that fails, or git reads it in another way than this program, it is moved
     /// as a whole: a file that cannot be cleaned must not stay.
-    pub(super) fn take_settings(&self, watched: &GuardedMount, quarantine: &mut Quarantine) {
-        let taken = self.parent().and_then(|parent| {
-            match self.try_settings(&parent, watched, quarantine) {
+    pub(super) fn take_settings(&self, quarantine: &mut Quarantine) {
+        let taken = self
+            .parent()
+            .and_then(|parent| match self.try_settings(&parent, quarantine) {
                 Ok(()) => Ok(()),
                 Err(_) => self.move_one(&parent, self.name(), &self.what.path, quarantine),
-            }
-        });
+            });
         if let Err(error) = taken {
             self.not_moved(&error, quarantine);
         }
     }
 
-    fn try_settings(
-        &self,
-        parent: &OwnedFd,
-        watched: &GuardedMount,
-        quarantine: &mut Quarantine,
-    ) -> io::Result<()> {
+    fn try_settings(&self, parent: &OwnedFd, quarantine: &mut Quarantine) -> io::Result<()> {
         let name = self.name();
         quarantine.check_time()?;
         let found = settings::read(parent, name)?;
-        if watched.is_as_before(found.whole(), &self.what.path) {
+        if self.watched.is_as_before(found.whole(), &self.what.path) {
             return Ok(());
         }
         let no_text = || io::Error::from(io::ErrorKind::InvalidData);
         let (text, file) = found.text().ok_or_else(no_text)?;
         let read = git_config::parse(text).map_err(|_| no_text())?;
-        let planted = watched.planted_settings(&read, &self.what.path);
+        let planted = self.watched.planted_settings(&read, &self.what.path);
         if planted.is_empty() {
             return Ok(());
         }
@@ -119,8 +116,16 @@ impl FoundFile<'_> {
 
     fn try_take(&self, quarantine: &mut Quarantine) -> io::Result<()> {
         let (parent, name) = (self.parent()?, self.name());
+        if self.is_users(&rustix::fs::statat(
+            &parent,
+            name,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?) {
+            return Ok(());
+        }
         if self.what.name == ".git/hooks" {
             return match probe::directory_below(parent.as_fd(), Path::new(name)) {
+                Ok(hooks) if self.is_users(&rustix::fs::fstat(&hooks)?) => Ok(()),
                 Ok(hooks) => self.take_hooks(&hooks, quarantine),
                 // Git follows a link, and runs nothing in a file.
                 Err(_) => self.move_one(&parent, name, &self.what.path, quarantine),
@@ -130,6 +135,13 @@ impl FoundFile<'_> {
             return Ok(());
         }
         self.move_one(&parent, name, &self.what.path, quarantine)
+    }
+
+    /// Whether it was protected at the start: a sandbox beside has put it in the place of what the search found. In this
+    /// directory it keeps its name, so this stays true.
+    fn is_users(&self, stat: &Stat) -> bool {
+        let (dev, ino) = (stat.st_dev, stat.st_ino);
+        self.watched.files.contains(&FileIdentity { dev, ino })
     }
 
     /// Git runs a file by its exact name: the samples of a new repository are none.

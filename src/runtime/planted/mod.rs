@@ -132,7 +132,7 @@ impl CleanedSource<'_> {
         let place = (&self.root, self.bind.source.as_path());
         let first = self.visible(probe::protected_by_name(place, self.watched, free));
         for one in &first.settings {
-            self.file(one).take_settings(self.watched, quarantine);
+            self.file(one).take_settings(quarantine);
         }
         for one in self.watched.planted(&first) {
             let found = self.file(one);
@@ -167,7 +167,7 @@ impl CleanedSource<'_> {
     ) {
         let done: BTreeSet<&PathBuf> = first.settings.iter().map(|one| &one.path).collect();
         for one in now.settings.iter().filter(|one| !done.contains(&one.path)) {
-            self.file(one).take_settings(self.watched, quarantine);
+            self.file(one).take_settings(quarantine);
         }
         quarantine.begin_source(now);
         for one in deepest_first(self.watched, [first, now]) {
@@ -230,6 +230,7 @@ impl CleanedSource<'_> {
             root: self.root.as_fd(),
             source: &self.bind.source,
             what,
+            watched: self.watched,
         }
     }
 }

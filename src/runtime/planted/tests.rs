@@ -135,3 +135,37 @@ fn a_source_below_a_searched_one_is_not_searched_again() {
     };
     assert!(!source(&all, &whole).shows(&held));
 }
+
+/// A sandbox beside exchanges directories between the search and the move.
+#[test]
+fn what_was_protected_at_the_start_is_not_moved_in_place_of_another_file() {
+    let scratch = TestDir::new("planted-exchanged");
+    let identity = |name: &str| {
+        let meta = fs::metadata(scratch.0.join(name)).unwrap();
+        let (dev, ino) = (meta.dev(), meta.ino());
+        FileIdentity { dev, ino }
+    };
+    let bind = bind(&scratch.0);
+    for is_own in [true, false] {
+        repository(&scratch.0);
+        fs::write(scratch.0.join(".envrc"), "mine").unwrap();
+        let files = [".envrc", ".git/hooks"].map(identity);
+        let watched = GuardedMount {
+            files: files.into_iter().filter(|_| is_own).collect(),
+            ..watched(StartSearch::Complete)
+        };
+        let source = source(&bind, &watched);
+        for name in [".envrc", ".git/hooks"] {
+            let what = FoundProtected {
+                path: name.into(),
+                name: name.to_owned(),
+                held: 1,
+                file: FileIdentity { dev: 0, ino: 1 },
+            };
+            let mut quarantine = Quarantine::new(None, "id");
+            source.file(&what).take(&mut quarantine);
+        }
+        let there = [".envrc", ".git/hooks/pre-commit"].map(|name| scratch.0.join(name).exists());
+        assert_eq!(there, [is_own, is_own]);
+    }
+}
