@@ -1,5 +1,5 @@
 //! F37: programs that race against the protected files of a project, at the start, in the middle, and at the end of a run:
-//! `racer.pl`. Each run does a hundred rounds of nine races. Whoever wins, nothing that the user's tools run is the sandbox's
+//! `racer.pl`. Each run does a hundred rounds of ten races. Whoever wins, nothing that the user's tools run is the sandbox's
 //! afterwards, nothing of the user's is lost, and no name is left behind. The control is the same without the wall.
 
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::docker::{Docker, Policy};
 const ROUNDS: &str = "100";
 
 /// What the program says when all races are done, without what it has seen in protected files.
-const DONE: &str = "races 9 seen ";
+const DONE: &str = "races 10 seen ";
 
 /// Protected files that are there, and those beside them that the user's tools would run if they were made.
 const THERE: [&str; 6] = [
@@ -31,17 +31,22 @@ const MISSING: [&str; 4] = [".zed", ".idea", ".cursor", ".mcp.json"];
 /// A project with a repository in it, and work of the user's. Git's programs leave a mark in the home.
 fn fresh(person: &Account) {
     // A container's root may have made files in it.
-    for name in ["src", ".local"] {
+    for name in ["src", ".local", "outside"] {
         let _gone = std::fs::remove_dir_all(format!("{}/{name}", person.home));
     }
     person.does(&format!(
-        "mkdir -p ~/src/project; {GIT} cd ~/src/project; for d in . sub; do git init -q $d; \
+        "mkdir -p ~/src/project ~/outside/hooks ~/outside/fish; {GIT} cd ~/outside; git init -q; git init -q --bare .; \
+         for f in config config.worktree .envrc .mcp.json tasks.json hooks/x fish/config.fish .git/hooks/x .git/config; do echo theirs >$f; done; \
+         {OUTSIDE} >~/before; cd ~/src/project; for d in . sub; do git init -q $d; \
          git -C $d config core.pager less; git -C $d commit -q --allow-empty -m one; echo mine >$d/mine; done; \
          for f in {} sub/.envrc; do mkdir -p $(dirname $f); echo kept >$f; done",
         THERE.join(" ")
     ));
     person.file("src/project/racer.pl", include_str!("racer.pl"));
 }
+
+/// All of a directory outside of the project.
+const OUTSIDE: &str = "find ~/outside -printf '%p %i %m %u %s %T@\\n' | sort";
 
 /// The arguments of a run, and how it ends.
 fn racer<'a>(end: &'a str, seed: &'a str) -> [&'a str; 5] {
@@ -52,7 +57,7 @@ fn racer<'a>(end: &'a str, seed: &'a str) -> [&'a str; 5] {
 /// another name, and another one its name.
 fn planted(person: &Account) -> Vec<String> {
     let look = format!(
-        "cd ~/src/project; for d in . sub moved fake; do [ $d = . ] || [ $d = sub ] || [ -e $d/mine ] || continue; \
+        "cd ~/src/project; for d in . sub moved fake t-out-sub; do [ $d = . ] || [ $d = sub ] || [ -e $d/mine ] || continue; \
          for f in {} {} .config/fish; do grep -rlsE --exclude='*.agentbox-*' 'evil|bait' $d/$f; done; done; \
          find . '(' -path '*/hooks/*' -o -name config -o -name config.worktree -o -name commondir ')' -type f ! -name '*.agentbox-*' \
          -exec grep -lE evil '{{}}' +; \
@@ -73,10 +78,11 @@ fn lost(person: &Account, rounds: u32) -> String {
     let work: String = (0..rounds).map(|n| format!(" work/{n}")).collect();
     person.does(&format!(
         "cd ~/src/project; for f in {}; do [ \"$(cat $f)\" = kept ] || echo $f; done; for f in{work}; do [ \"$(cat $f)\" = good ] || echo $f; done; \
-         [ \"$(cat mine)\" = mine ] || echo mine; subs=$(cat sub/mine moved/mine fake/mine 2>/dev/null); [ \"$subs\" = mine ] || echo sub: $subs; \
-         [ \"$(cat sub/.envrc moved/.envrc fake/.envrc 2>/dev/null | grep -c kept)\" = 1 ] || echo .envrc of sub; \
+         [ \"$(cat mine)\" = mine ] || echo mine; subs=$(cat sub/mine moved/mine fake/mine t-out-sub/mine 2>/dev/null); [ \"$subs\" = mine ] || echo sub: $subs; \
+         [ \"$(cat sub/.envrc moved/.envrc fake/.envrc t-out-sub/.envrc 2>/dev/null | grep -c kept)\" = 1 ] || echo .envrc of sub; \
          grep -q 'pager = less' .git/config || echo .git/config; \
-         export GIT_CONFIG_GLOBAL=/dev/null; [ \"$(git log --format=%s)\" = one ] || echo git log; find . -name '*agentbox*' ! -name '*.agentbox-*'; true",
+         export GIT_CONFIG_GLOBAL=/dev/null; [ \"$(git log --format=%s)\" = one ] || echo git log; find . -name '*agentbox*' ! -name '*.agentbox-*'; \
+         {OUTSIDE} | cmp ~/before -; true",
         THERE.join(" ")
     ))
 }
@@ -210,13 +216,57 @@ fn f37_no_race_survives_the_look_after_a_killed_wrap() {
         assert!(!planted(&person).is_empty(), "{seed}");
         let end = Instant::now() + Duration::from_secs(30);
         let mut all = String::new();
-        while !all.contains("moved ") {
+        while !planted(&person).is_empty() {
             assert!(Instant::now() < end, "{all}");
             let looked = run_for(Duration::from_secs(30), &mut as_caller(&["list"]));
             all += &looked.to_string();
         }
         assert_held(&person, 100, &all);
     }
+}
+
+/// Other runs in the same project end and look while the races go on: root's rights follow no link. The last look cleans.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f37_a_look_beside_races_touches_nothing_outside() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    fresh(&person);
+    let start = |arguments: &[&str]| {
+        let mut run = person.sudo(&[&["wrap", "--"], arguments].concat());
+        run.stdin(Stdio::null()).stdout(Stdio::null());
+        run.stderr(Stdio::null()).spawn().unwrap()
+    };
+    let mut others: Vec<_> = (0..8)
+        .map(|number| {
+            let wait = format!(
+                "touch begun{number}; until [ -e ready ]; do sleep 0.02; done; sleep 0.{number}"
+            );
+            start(&["sh", "-c", &wait])
+        })
+        .collect();
+    let begun = |number: &u32| Path::new(&format!("{}/begun{number}", person.project)).exists();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !(0..8).all(|number| begun(&number)) {
+        assert!(Instant::now() < end, "the others did not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let mut races = start(&racer("stay", "70"));
+    await_ready(&person);
+    for other in &mut others {
+        assert!(other.wait().unwrap().success());
+    }
+    races.kill().unwrap();
+    races.wait().unwrap();
+    // Another test's run may be the one that looks.
+    let mut all = String::new();
+    let end = Instant::now() + Duration::from_secs(30);
+    while !planted(&person).is_empty() {
+        assert!(Instant::now() < end, "{all}");
+        let looked = run_for(Duration::from_secs(30), &mut person.sudo(&["list"]));
+        all += &looked.to_string();
+    }
+    assert_held(&person, 100, &all);
 }
 
 /// `wrap` is killed when the command has ended: before, during or after its look.

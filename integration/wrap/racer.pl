@@ -86,6 +86,15 @@ my %race = (
         exchange('.cursor', 't-bait');
         exchange('sub', 'fake');
     },
+    # Links to the user's files outside stand where directories stood.
+    outside => sub {
+        for my $name ('.config', 'sub', 'new0', '.git/modules/m0', '.git/worktrees', '.zed') {
+            my $link = 't-out-' . $name =~ s{.*/}{}r;
+            symlink($name =~ /modules/ ? '../../../../outside' : $name =~ /git/ ? '../../../outside' : '../../outside', $link);
+            exchange($name, $link);
+            exchange($name, $link) if $_[0] % 3;
+        }
+    },
     # Repositories, submodules and second work trees that the run makes.
     made => sub {
         my $number = $_[0] % 20;
