@@ -191,7 +191,7 @@ fn f37_landlock_holds_none_of_it_and_says_so() {
     assert_eq!(list(), before, "{seen}");
 }
 
-/// `wrap` is killed in the middle of the races. Until the next look the files are there, which is the control.
+/// `wrap` is killed in the middle of the races.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn f37_no_race_survives_the_look_after_a_killed_wrap() {
@@ -211,9 +211,10 @@ fn f37_no_race_survives_the_look_after_a_killed_wrap() {
         killed.stdin(Stdio::null()).stdout(Stdio::null());
         let mut killed = killed.stderr(Stdio::null()).spawn().unwrap();
         await_ready(&person);
+        // The control: until the look they are there, which may be another test's.
+        assert!(!planted(&person).is_empty(), "{seed}");
         killed.kill().unwrap();
         killed.wait().unwrap();
-        assert!(!planted(&person).is_empty(), "{seed}");
         let end = Instant::now() + Duration::from_secs(30);
         let mut all = String::new();
         while !planted(&person).is_empty() {
