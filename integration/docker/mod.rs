@@ -26,6 +26,7 @@ mod leftovers;
 mod mcp;
 mod network;
 pub mod node;
+mod numbers;
 mod opened;
 mod ordinary;
 mod owners;
