@@ -271,3 +271,71 @@ fn n59_an_expired_secret_is_put_into_no_request() {
     let refused = docker.run(&options, &["true"]).failed();
     assert!(refused.contains("its offset"), "{refused}");
 }
+
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn n59_a_rule_of_a_policy_ends_with_its_connections_and_no_update_stretches_it() {
+    let docker = Docker::alone();
+    let lasting = "dev.agentbox.network.allow=api.example.test:25, api.example.test";
+    let ending = "dev.agentbox.network.temporary=other.example.test:80 for 40s, api.example.test:22 for 40s, \
+                  files.example.test:80 until 2020-01-01T00:00:00Z";
+    let options = [runtime(), "--annotation", lasting, "--annotation", ending];
+    let began = Instant::now();
+    let agent = Agent::start(&docker, &options);
+    let id = agent.id();
+    let update = |options: &[&str]| agentbox(&[&["update", &id], options].concat());
+    let url = "http://other.example.test/of-policy";
+    agent.held(22);
+    agent.held(25);
+    assert!(agent.answer(url).ends_with("200"), "the control: in time");
+    // A date that was over before the run.
+    let over = agent.answer("http://files.example.test/over");
+    let why = "the rule files.example.test:80 expired at 2020-01-01T00:00:00Z";
+    assert!(over.contains(why) && over.ends_with("403"), "{over}");
+    for verb in ["explain", "state"] {
+        let shown = agentbox(&[verb, &id]).ok();
+        assert!(
+            shown.contains("rule other.example.test:80: until 20") && shown.contains("s left"),
+            "{shown}"
+        );
+    }
+    // Changes of other rules keep the ends, and a rule can be removed before its end.
+    update(&["--network-add", "index.example.test:80"]).ok();
+    update(&["--network-deny", "nowhere.example.test"]).ok();
+    update(&["--network-remove", "index.example.test:80"]).ok();
+    assert!(agent.answer(url).ends_with("200"), "the control: in time");
+
+    await_that("the tunnel is cut", || agent.is_closed(22));
+    assert!(began.elapsed() >= Duration::from_secs(39), "not early");
+    assert!(!agent.is_closed(25), "the control: a rule without an end");
+    let before = arrived(&["/of-policy"]);
+    let refused = agent.answer(url);
+    let why = "the rule other.example.test:80 expired at 20";
+    assert!(
+        refused.contains(why) && refused.ends_with("403"),
+        "{refused}"
+    );
+    let direct = agent.curl(true, &["-f", url]);
+    assert_ne!(direct.code, 0, "{direct}");
+    // No other change gives it back.
+    update(&["--network-add", "index.example.test:80"]).ok();
+    let refused = agent.answer(url);
+    assert!(refused.contains(why), "{refused}");
+    assert_eq!(arrived(&["/of-policy"]), before);
+    let log = agentbox(&["audit", "--format", "json", &id]).ok();
+    assert_eq!(log.matches("\"kind\":\"expired\"").count(), 3, "{log}");
+    // Only the rule itself, given again.
+    update(&["--network-add", "other.example.test:80"]).ok();
+    assert!(agent.answer(url).ends_with("200"));
+    // Another run counts from its own beginning; the date stays over.
+    docker.call(&["restart", "-t", "1", &id]).ok();
+    assert!(agent.answer(url).ends_with("200"));
+    let over = agent.answer("http://files.example.test/over");
+    assert!(over.ends_with("403"), "{over}");
+    update(&["--network-remove", "other.example.test:80"]).ok();
+    let removed = agent.answer(url);
+    assert!(
+        removed.ends_with("403") && !removed.contains("expired"),
+        "{removed}"
+    );
+}

@@ -167,6 +167,7 @@ fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
         | Field::FilesystemLeftOut
         | Field::NetworkMode
         | Field::NetworkAllow
+        | Field::NetworkTemporary
         | Field::NetworkDeny
         | Field::NetworkLimit
         | Field::NetworkOnUnknown

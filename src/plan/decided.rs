@@ -37,7 +37,9 @@ impl DecidedPlan {
         // In other modes the plan has no rules, whatever the policy lists.
         if self.plan.network.mode == NetworkMode::Allowlist {
             let rules = &self.plan.network.rules;
-            policy.network.allow.clone_from(&rules.allow);
+            policy.network.allow = rules.without_policys();
+            let temporary = &mut policy.network.temporary;
+            temporary.retain(|one| rules.ends_by_policy(&one.rule));
             policy.network.deny.clone_from(&rules.deny);
         }
         policy

@@ -12,6 +12,7 @@ use super::ids::SourceIds;
 use super::neighbour::Neighbour;
 use super::protect::ProtectedFiles;
 use super::wrap_plan::WrapPlan;
+use crate::rules::ClockReading;
 
 /// What the kernel can do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +55,8 @@ pub struct HostFacts {
 /// What was found at the paths that a bundle names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BundleFacts {
+    /// The clocks when they were gathered: the run begins.
+    pub now: ClockReading,
     /// For each mount of the spec, in order: the facts about its source; `None` if it is no bind mount.
     pub sources: Vec<Option<SourceFacts>>,
     /// For each mount of the spec, in order: where the image's links lead its destination. Empty: no link does.

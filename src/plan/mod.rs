@@ -168,10 +168,10 @@ pub fn plan(
             own_names,
             &filesystem,
             &namespaces,
-            &bundle.wrapped,
+            bundle,
         )?,
     };
-    warnings.extend(secrets::not_seen(&governing.secrets, &network));
+    warnings.extend(own_network::warnings(&governing, &network));
     let report = ReportPlan::of(report, &network, &mut filesystem, &mut warnings);
     let syscalls = SyscallPlan::of(syscalls, privileges, linux, set_id);
     let exec_time = time::plan_exec(&governing, host, bundle, (&syscalls, &capability_limit))?;

@@ -3,19 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::PlanError;
+use super::facts::BundleFacts;
 use super::filesystem::FilesystemPlan;
 use super::namespace::PlannedNamespace;
 use super::network::{NetworkPlan, ServiceTarget};
 use super::signing::{self, SigningPlan};
-use super::wrap_plan::WrapPlan;
+use super::warning::Warning;
 use super::{connect, inbound, secrets, sockets};
 use crate::egress::Budget;
 use crate::egress::ssh::SSH;
 use crate::policy::{
-    Network, NetworkMode, OnUnknown, Policy, PolicyName, ResolvedPolicy, Switch, TlsWay, Upstream,
-    UpstreamNames,
+    Network, NetworkMode, OnUnknown, Policy, PolicyName, ResolvedPolicy, Switch, TemporaryRule,
+    TlsWay, Upstream, UpstreamNames,
 };
-use crate::rules::{AskRules, EgressRules, TlsHosts, proxy_port};
+use crate::rules::{
+    AskRules, ClockReading, EgressRules, NetworkLimit, NetworkPrefix, TlsHosts, proxy_port,
+};
 
 /// If hosts may be approved on request, the wall also listens on these ports: HTTP and HTTPS.
 const ASKED: [u16; 2] = [80, 443];
@@ -31,7 +34,15 @@ fn refusing_port(inbound: &BTreeSet<u16>, connect: &BTreeMap<u16, ServiceTarget>
 
 /// The ports on which the wall listens for hosts: those of rules, those for approval, and SSH's. Git over SSH is the
 /// most common request without a rule; so it is denied with the reason and a log line.
-fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTreeSet<u16> {
+fn listened(
+    mode: NetworkMode,
+    rules: &EgressRules,
+    asked: &[u16],
+    inbound: &BTreeSet<u16>,
+) -> BTreeSet<u16> {
+    if mode != NetworkMode::Allowlist {
+        return BTreeSet::new();
+    }
     let mut ports = rules.ports();
     ports.extend(asked);
     if !inbound.contains(&SSH) {
@@ -41,24 +52,63 @@ fn listened(rules: &EgressRules, asked: &[u16], inbound: &BTreeSet<u16>) -> BTre
 }
 
 /// The rules in force. A policy may be narrowed to a mode that reaches nothing, whatever it lists.
-fn enforced(network: &Network) -> EgressRules {
-    match network.mode {
-        NetworkMode::Allowlist => EgressRules {
-            allow: network.allow.clone(),
-            deny: network.deny.clone(),
-            ..EgressRules::default()
-        },
-        NetworkMode::None | NetworkMode::Local => EgressRules::default(),
+fn enforced(network: &Network, now: ClockReading) -> EgressRules {
+    if network.mode != NetworkMode::Allowlist {
+        return EgressRules::default();
+    }
+    let mut rules = EgressRules {
+        allow: network.allow.clone(),
+        deny: network.deny.clone(),
+        ..EgressRules::default()
+    };
+    for TemporaryRule { rule, term } in &network.temporary {
+        // A rule without an end is wider, and stays.
+        let Some(end) = term.end(now).filter(|_| !network.allow.contains(rule)) else {
+            continue;
+        };
+        rules.allow.insert(rule.clone());
+        rules.ends.insert(rule.clone(), end);
+        rules.ended_by_policy.insert(rule.clone());
+    }
+    rules
+}
+
+/// What a reader of the rules may not expect.
+pub(super) fn warnings(resolved: &ResolvedPolicy, planned: &NetworkPlan) -> Vec<Warning> {
+    let mut all = lasting(&resolved.policy.network);
+    all.extend(secrets::not_seen(&resolved.secrets, planned));
+    all
+}
+
+/// The temporary rules that rules without an end cover.
+fn lasting(network: &Network) -> Vec<Warning> {
+    let lasting = NetworkLimit::of_rules(String::new(), &network.allow);
+    let rules = network.temporary.iter();
+    let rules = rules.filter(|one| lasting.covers(&one.rule));
+    let rules = rules.map(ToString::to_string);
+    rules.map(|rule| Warning::LastsAnyway { rule }).collect()
+}
+
+/// The cluster's networks, where hosts are reached at all.
+fn services(resolved: &ResolvedPolicy) -> BTreeSet<NetworkPrefix> {
+    match resolved.policy.network.mode {
+        NetworkMode::Allowlist => resolved.services.clone(),
+        NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
     }
 }
 
-/// What the inner namespace offers and the sidecar allows.
-pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> NetworkPlan {
+/// What the inner namespace offers and the sidecar allows, if the run begins now.
+pub fn plan(
+    resolved: &ResolvedPolicy,
+    sysctl: BTreeMap<String, String>,
+    now: ClockReading,
+) -> NetworkPlan {
     // No `..`: a field added to the policy does not compile until it is planned.
     let Network {
         mode,
         // In the rules.
         allow: _,
+        temporary: _,
         deny: _,
         // For ceilings, which were compared when the policy was resolved.
         limit: _,
@@ -76,17 +126,14 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
         connect: _,
         ssh_keys: _,
     } = &resolved.policy.network;
-    let rules = enforced(&resolved.policy.network);
+    let rules = enforced(&resolved.policy.network, now);
     let learns = resolved.policy.report.learn == Switch::On;
     let asks = *mode == NetworkMode::Allowlist && (learns || *on_unknown == OnUnknown::Ask);
     let refusing = *mode == NetworkMode::Local;
     let inbound: BTreeSet<u16> = inbound.iter().filter_map(|item| item.port()).collect();
     let connect = connect::services(&resolved.policy);
-    let mut ports = match mode {
-        NetworkMode::Allowlist if asks => listened(&rules, &ASKED, &inbound),
-        NetworkMode::Allowlist => listened(&rules, &[], &inbound),
-        NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
-    };
+    let asked = if asks { &ASKED[..] } else { &[] };
+    let mut ports = listened(*mode, &rules, asked, &inbound);
     ports.extend(connect.keys());
     NetworkPlan {
         mode: *mode,
@@ -95,10 +142,7 @@ pub fn plan(resolved: &ResolvedPolicy, sysctl: BTreeMap<String, String>) -> Netw
             false => proxy_port(&ports),
         },
         refusing,
-        services: match *mode {
-            NetworkMode::Allowlist => resolved.services.clone(),
-            NetworkMode::None | NetworkMode::Local => BTreeSet::new(),
-        },
+        services: services(resolved),
         request_fields: resolved.request_fields.clone(),
         ports,
         asking: asks.then(|| AskRules {
@@ -141,9 +185,10 @@ pub(super) fn own(
     own_names: Vec<String>,
     filesystem: &FilesystemPlan,
     namespaces: &[PlannedNamespace],
-    wrapped: &WrapPlan,
+    bundle: &BundleFacts,
 ) -> Result<NetworkPlan, PlanError> {
     let Policy { name, network, .. } = &resolved.policy;
+    let wrapped = &bundle.wrapped;
     let planned = NetworkPlan {
         // Only if anything can be reached at all.
         upstream: (network.mode == NetworkMode::Allowlist)
@@ -152,7 +197,7 @@ pub(super) fn own(
         own_names,
         sysfs: filesystem.has_sysfs(),
         published: wrapped.published.clone(),
-        ..plan(resolved, sysctl)
+        ..plan(resolved, sysctl, bundle.now)
     };
     if resolved.policy.report.learn == Switch::On && planned.mode != NetworkMode::Allowlist {
         return Err(PlanError::Learn {

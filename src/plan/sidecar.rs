@@ -67,7 +67,7 @@ pub fn sidecar(network: &Network, upstream: Option<&Upstream>) -> SidecarLimits 
         NetworkMode::None => waits,
         NetworkMode::Allowlist | NetworkMode::Local => {
             let connections = u64::from(network.connections.get());
-            let mut rules = network.allow.iter().chain(&network.deny);
+            let mut rules = network.allowed_at_first().chain(&network.deny);
             let requests = rules.any(|rule| rule.request().is_some());
             let tls = requests || upstream.is_some_and(|upstream| upstream.tls);
             let opened = requests && network.tls == TlsWay::Open;

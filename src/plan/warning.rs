@@ -40,6 +40,11 @@ pub enum Warning {
         /// The container that owns the network.
         container: String,
     },
+    /// The end of a rule has no effect, because rules without an end allow the same.
+    LastsAnyway {
+        /// The rule of `network.temporary`, with its end.
+        rule: String,
+    },
     /// A secret is not added to requests to a host: connections to it are allowed, so no request is read.
     SecretNotSeen {
         /// The secret's name.
@@ -176,6 +181,10 @@ impl fmt::Display for Warning {
                 "the network of {whose} is not shared ({why}): the container has its own loopback"
             ),
             Self::RefusalsOfAnother { container } => f.write_str(&calls_alone(container)),
+            Self::LastsAnyway { rule } => write!(
+                f,
+                "{rule} does not end: network.allow allows the same without an end"
+            ),
             Self::SecretNotSeen { secret, host } => f.write_str(&not_seen(secret, host)),
             Self::SettingOfAnother { sysctl, container } => write!(
                 f,

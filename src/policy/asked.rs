@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::conflict::Conflict;
 use super::fields::Fields;
 use super::option_error::OptionError;
+use super::temporary;
 use super::{
     Field, NodeSecret, Origin, Policy, PolicyChoice, PolicyError, PolicyName, Switch, Upstream,
 };
@@ -82,6 +83,14 @@ impl FieldOption {
             adds: true,
             file: None,
         }
+    }
+
+    /// Options that allow rules: those with an end are in a field of their own.
+    pub fn allowing(option: &str, items: &str) -> Vec<Self> {
+        let (lasting, temporary) = temporary::parted(items);
+        let lasting = lasting.map(|items| Self::adding(option, Field::NetworkAllow, &items));
+        let of_field = |items: String| Self::adding(option, Field::NetworkTemporary, &items);
+        lasting.into_iter().chain(temporary.map(of_field)).collect()
     }
 
     /// An option that sets a field.

@@ -30,6 +30,7 @@ pub fn loosens(asked: &Policy, own: &Policy) -> Vec<ExceededField> {
     let (asked_network, own_network) = (&asked.network, &own.network);
     let changed = |field: Field| match field {
         Field::NetworkAllow => asked_network.allow != own_network.allow,
+        Field::NetworkTemporary => asked_network.temporary != own_network.temporary,
         Field::NetworkInbound => asked_network.inbound != own_network.inbound,
         Field::NetworkConnect => asked_network.connect != own_network.connect,
         Field::NetworkSshKeys => asked_network.ssh_keys != own_network.ssh_keys,

@@ -16,8 +16,8 @@ pub enum Conflict {
     WorkspaceInWrite,
     /// Writable mounts are listed, but all mounts are dropped.
     WriteDropped,
-    /// Hosts are listed, but the mode reaches none.
-    NoNetwork,
+    /// Hosts are listed in this field, but the mode reaches none.
+    NoNetwork(Field),
     /// Unknown hosts wait for approval, but the mode reaches none.
     NoneAsked,
 }
@@ -28,7 +28,7 @@ impl Conflict {
         match self {
             Self::Syscall(_) => (Field::SyscallsAllow, Field::SyscallsDeny),
             Self::WriteDropped => (Field::FilesystemMounts, Field::FilesystemWrite),
-            Self::NoNetwork => (Field::NetworkMode, Field::NetworkAllow),
+            Self::NoNetwork(lists) => (Field::NetworkMode, *lists),
             Self::NoneAsked => (Field::NetworkMode, Field::NetworkOnUnknown),
             Self::NoWorkspace | Self::WorkspaceInWrite => {
                 (Field::FilesystemWorkspace, Field::FilesystemWrite)
@@ -45,7 +45,7 @@ impl fmt::Display for Conflict {
             Self::WorkspaceInWrite => f.write_str(
                 "the workspace is listed as another mount; use filesystem.workspace for its access",
             ),
-            Self::NoNetwork => f.write_str(
+            Self::NoNetwork(_) => f.write_str(
                 "hosts are allowed, but the mode reaches none: leave network.mode out, or use allowlist",
             ),
             Self::NoneAsked => f.write_str(

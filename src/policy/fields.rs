@@ -50,19 +50,22 @@ impl Fields {
             return Err(Conflict::WriteDropped);
         }
         let network = &mut self.network;
-        let lists = (network.allow.as_ref()).is_some_and(|list| !list.items.is_empty());
+        let allows = (network.allow.as_ref()).is_some_and(|list| !list.items.is_empty());
+        let allows = allows.then_some(Field::NetworkAllow);
+        let temporary = (network.temporary.as_ref()).is_some_and(|list| !list.items.is_empty());
+        let lists = allows.or(temporary.then_some(Field::NetworkTemporary));
         let asks = network.on_unknown == Some(OnUnknown::Ask);
         match network.mode {
-            Some(NetworkMode::None | NetworkMode::Local) if lists => Err(Conflict::NoNetwork),
-            Some(NetworkMode::None | NetworkMode::Local) if asks => Err(Conflict::NoneAsked),
-            None if lists || asks => {
+            Some(NetworkMode::None | NetworkMode::Local) => match (lists, asks) {
+                (Some(field), _) => Err(Conflict::NoNetwork(field)),
+                (None, true) => Err(Conflict::NoneAsked),
+                (None, false) => Ok(None),
+            },
+            None if lists.is_some() || asks => {
                 network.mode = Some(NetworkMode::Allowlist);
-                Ok(Some(match lists {
-                    true => Field::NetworkAllow,
-                    false => Field::NetworkOnUnknown,
-                }))
+                Ok(Some(lists.unwrap_or(Field::NetworkOnUnknown)))
             }
-            _ => Ok(None),
+            Some(NetworkMode::Allowlist) | None => Ok(None),
         }
     }
 
@@ -75,6 +78,7 @@ impl Fields {
         }
         if policy.network.mode != NetworkMode::Allowlist {
             policy.network.allow.clear();
+            policy.network.temporary.clear();
             policy.network.on_unknown = OnUnknown::Deny;
         }
         let calls = &mut policy.syscalls;

@@ -127,6 +127,7 @@ pub(super) fn without_leave(
             let fields = [
                 Field::NetworkMode,
                 Field::NetworkAllow,
+                Field::NetworkTemporary,
                 Field::NetworkOnUnknown,
             ];
             !fields.into_iter().any(|field| leave.has(field))

@@ -76,7 +76,7 @@ pub fn items<T: FromStr<Err = ValueError> + Ord + Item>(
     split::<T>(value).into_iter().map(str::parse).collect()
 }
 
-fn split<T: Item>(value: &str) -> Vec<&str> {
+pub(super) fn split<T: Item>(value: &str) -> Vec<&str> {
     let spaces: &[char] = &[' '];
     if value.trim_matches(spaces).is_empty() {
         return Vec::new();

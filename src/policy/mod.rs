@@ -56,6 +56,7 @@ pub mod size;
 pub mod ssh_key;
 pub mod syscall;
 mod table;
+mod temporary;
 pub mod upstream;
 mod user_proxy;
 mod value;
@@ -104,6 +105,7 @@ pub use ssh_key::{SshFingerprint, SshKey};
 pub use table::{
     Annotations, Field, Filesystem, Limits, Network, Policy, Privileges, Report, Syscalls, Time,
 };
+pub use temporary::{RuleTerm, TemporaryRule};
 pub use upstream::{NodeNetwork, ProxyUrl, Secret, Upstream, UpstreamNames, UpstreamSource};
 pub use user_proxy::{
     DirectHost, UserProxy, VARIABLES as PROXY_VARIABLES, why_not as why_no_proxy,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{CeilingRule, Excess, join};
-use super::{Field, Network, NodeAllow, Policy};
+use super::{Field, Network, NodeAllow, Policy, TemporaryRule};
 use crate::rules::strangers::{Strangers, whose};
 use crate::rules::{EgressRule, HostName, NetworkLimit, NetworkRule, RuleTarget};
 
@@ -18,9 +18,9 @@ pub(super) struct RuleRefusal {
 }
 
 impl RuleRefusal {
-    fn of(rule: &EgressRule, why: String) -> Self {
+    fn of(field: Field, rule: &EgressRule, why: String) -> Self {
         Self {
-            field: Field::NetworkAllow,
+            field,
             rule: Box::new(rule.clone()),
             why,
         }
@@ -33,25 +33,52 @@ pub(super) fn check(
     leave: &NodeAllow,
     is_preset: impl Fn(&str) -> bool,
 ) -> Result<(), RuleRefusal> {
-    for rule in &network.allow {
+    for (field, rule) in allowed(network) {
         let hosts = match rule {
             EgressRule::Connection(rule) => rule.clone(),
             EgressRule::Request(rule) => rule.connection(),
         };
         if let Some(why) = refused(&hosts, leave, &is_preset) {
-            return Err(RuleRefusal::of(rule, why));
+            return Err(RuleRefusal::of(field, rule, why));
         }
     }
-    let ports: BTreeSet<u16> = network.allow.iter().flat_map(EgressRule::ports).collect();
-    match network.allow.last() {
-        Some(last) if ports.len() > MOST_PORTS => {
+    let twice = network
+        .temporary
+        .iter()
+        .zip(network.temporary.iter().skip(1));
+    if let Some((one, other)) = twice
+        .into_iter()
+        .find(|(one, other)| one.rule == other.rule)
+    {
+        let why = format!("it ends {} and {}: give it one end", one.term, other.term);
+        let field = Field::NetworkTemporary;
+        return Err(RuleRefusal::of(field, &one.rule, why));
+    }
+    let ports = allowed(network).flat_map(|(_, rule)| rule.ports());
+    let ports: BTreeSet<u16> = ports.collect();
+    match allowed(network).last() {
+        Some((field, last)) if ports.len() > MOST_PORTS => {
             let why = format!(
                 "rules may name {MOST_PORTS} different ports, these name {}",
                 ports.len()
             );
-            Err(RuleRefusal::of(last, why))
+            Err(RuleRefusal::of(field, last, why))
         }
         _ => Ok(()),
+    }
+}
+
+/// The rules that allow, lasting and temporary ones, with their fields.
+fn allowed(network: &Network) -> impl Iterator<Item = (Field, &EgressRule)> {
+    let lasting = network.allow.iter().map(|rule| (Field::NetworkAllow, rule));
+    let temporary = network.temporary.iter();
+    lasting.chain(temporary.map(|one| (Field::NetworkTemporary, &one.rule)))
+}
+
+impl Network {
+    /// The rules that allow when a run begins: lasting and temporary ones.
+    pub fn allowed_at_first(&self) -> impl Iterator<Item = &EgressRule> {
+        allowed(self).map(|(_, rule)| rule)
     }
 }
 
@@ -140,6 +167,58 @@ impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
     }
 }
 
+/// Rules that end. One is within what lasts, or within rules that do not end sooner.
+pub(super) struct TemporaryWithin;
+
+impl TemporaryWithin {
+    fn covers(rule: &TemporaryRule, ceiling: &Policy) -> bool {
+        let TemporaryRule { rule, term } = rule;
+        let most = ceiling.network.temporary.iter();
+        let most = most.filter(|most| term.is_within(most.term));
+        let most = NetworkLimit::of_rules(String::new(), &most.map(|m| m.rule.clone()).collect());
+        let mut within = NetworkLimit::of(String::new(), &ceiling.network);
+        within.rules.extend(most.rules);
+        within.covers(rule)
+    }
+}
+
+impl CeilingRule<BTreeSet<TemporaryRule>> for TemporaryWithin {
+    #[cfg(test)]
+    const WITHIN: &'static str = WITHIN;
+
+    fn excess(
+        asked: &BTreeSet<TemporaryRule>,
+        _: &BTreeSet<TemporaryRule>,
+        ceiling: &Policy,
+    ) -> Option<Excess> {
+        let mut too_much = asked
+            .iter()
+            .filter(|rule| !Self::covers(rule, ceiling))
+            .peekable();
+        too_much.peek()?;
+        Some(Excess {
+            asked: join(too_much),
+            allowed: join(most_of(&ceiling.network)),
+        })
+    }
+
+    fn narrowed(
+        own: &BTreeSet<TemporaryRule>,
+        _: &BTreeSet<TemporaryRule>,
+        ceiling: &Policy,
+    ) -> BTreeSet<TemporaryRule> {
+        let kept = own.iter().filter(|rule| Self::covers(rule, ceiling));
+        kept.cloned().collect()
+    }
+}
+
+/// What a ceiling allows, for a message.
+fn most_of(network: &Network) -> impl Iterator<Item = String> {
+    let lasting = network.limit.iter().chain(&network.allow);
+    let temporary = network.temporary.iter().map(ToString::to_string);
+    lasting.map(ToString::to_string).chain(temporary)
+}
+
 /// Rules that limit, compared one by one.
 pub(super) struct LimitsWithin;
 
@@ -183,7 +262,7 @@ fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Opt
     too_much.peek()?;
     Some(Excess {
         asked: join(too_much),
-        allowed: join(network.limit.iter().chain(&network.allow)),
+        allowed: join(most_of(network)),
     })
 }
 

@@ -111,7 +111,7 @@ impl NodeSecret {
     /// Whether a policy allows a request to one of its hosts.
     pub fn is_for(&self, network: &Network) -> bool {
         let rules = EgressRules {
-            allow: network.allow.clone(),
+            allow: network.allowed_at_first().cloned().collect(),
             ..EgressRules::default()
         };
         let mut places = self.places().into_iter().flatten();

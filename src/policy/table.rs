@@ -14,14 +14,14 @@ use super::ceiling_rule::{
     AllOf, AtLeast, AtMost, ItemsOf, NoCeiling, NoLonger, OffBelow, PartOf, PartOfMounts,
     PartOfRoot, PlacesOf, WhereApprovable, WithinBound,
 };
-use super::network::{LimitsWithin, RulesWithin};
+use super::network::{LimitsWithin, RulesWithin, TemporaryWithin};
 use super::rows::fields;
 use super::syscall::{CallsOf, LimitedCallsOf, ProfileOf};
 use super::word::*;
 use super::{
     AskSeconds, AuditedPolicy, ByteSize, Capability, ConnectService, CoolDown, Count, CpuLimit,
     CredentialName, Grace, GuestPath, InboundPort, MemoryLimit, ProcessLimit, ProtectedName,
-    SshKey, TimeLimit,
+    SshKey, TemporaryRule, TimeLimit,
 };
 use crate::kernel::SyscallName;
 use crate::rules::EgressRule;
@@ -91,6 +91,9 @@ fields! {
 
         /// Allowed [rules](#network-rules) and presets. Without a port: 443.
         allow: BTreeSet<EgressRule> = NetworkAllow "network.allow", RulesWithin, Annotated;
+
+        /// Also allowed, [until their ends](network.md#ends).
+        temporary: BTreeSet<TemporaryRule> = NetworkTemporary "network.temporary", TemporaryWithin, Annotated;
 
         /// Denied rules; they win over `allow`. Without a port: all.
         deny: BTreeSet<EgressRule> = NetworkDeny "network.deny", AllOf, Annotated;

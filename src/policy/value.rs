@@ -8,6 +8,7 @@ use super::bound::{Amount, Bound};
 use super::list::{Item, WrittenList};
 use super::number::Number;
 use super::period::Period;
+use super::temporary::{TemporaryItem, TemporaryRule};
 use super::{
     AuditedPolicy, ByteSize, Capability, ConnectService, CredentialName, Field, GuestPath,
     InboundPort, PolicyError, ProtectedName, SshKey, TimeLimit,
@@ -153,6 +154,46 @@ impl Value for BTreeSet<EgressRule> {
     #[cfg(test)]
     fn values() -> String {
         format!("a list; an item is {}", allowed::<RuleItem>())
+    }
+
+    #[cfg(test)]
+    fn shown(&self) -> String {
+        crate::text::few(self, usize::MAX)
+    }
+}
+
+/// The same with an end for each.
+impl Value for BTreeSet<TemporaryRule> {
+    type Written = WrittenList<TemporaryItem>;
+
+    fn put(written: WrittenList<TemporaryItem>, slot: &mut Option<WrittenList<TemporaryItem>>) {
+        written.put(slot);
+    }
+
+    fn complete(
+        written: WrittenList<TemporaryItem>,
+        field: Field,
+        presets: &Expand<'_>,
+    ) -> Result<Self, PolicyError> {
+        let mut rules = Self::new();
+        for TemporaryItem { item, term } in written.items {
+            let of_item = match item.rules() {
+                Ok(rules) => rules,
+                Err(name) => presets(&name, field)?,
+            };
+            rules.extend(of_item.into_iter().map(|rule| TemporaryRule { rule, term }));
+        }
+        Ok(rules)
+    }
+
+    fn written(self) -> WrittenList<TemporaryItem> {
+        let items: BTreeSet<_> = self.into_iter().map(TemporaryItem::from).collect();
+        items.into()
+    }
+
+    #[cfg(test)]
+    fn values() -> String {
+        format!("a list; an item is {}", allowed::<TemporaryItem>())
     }
 
     #[cfg(test)]

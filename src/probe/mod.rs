@@ -176,6 +176,7 @@ pub fn bundle(
     // Sources of mounts come first, one for each mount.
     opened.append(&mut parts);
     let facts = BundleFacts {
+        now: crate::sys::clocks::read(),
         sources,
         destinations,
         bundle: dir.to_owned(),

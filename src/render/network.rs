@@ -301,6 +301,7 @@ mod tests {
                         ("d.test".parse().unwrap(), end(0)),
                     ]
                     .into(),
+                    ..EgressRules::default()
                 },
                 ports: [443].into(),
                 services: [5432].into(),

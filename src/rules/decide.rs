@@ -27,6 +27,9 @@ pub struct EgressRules {
     /// The ends of rules. A rule that has expired is here and no longer in `allow`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ends: BTreeMap<EgressRule, Expiry>,
+    /// Rules whose end the policy gave (`network.temporary`), not `update`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub ended_by_policy: BTreeSet<EgressRule>,
 }
 
 /// The decision about a connection.

@@ -1,5 +1,7 @@
 //! Rules that end. A rule whose time is over allows nothing, and still narrows: what it excluded stays excluded.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::decide::may_mean;
@@ -39,6 +41,19 @@ impl EgressRules {
             self.allow.remove(rule);
         }
         over
+    }
+
+    /// The rules in force whose end the policy did not give.
+    pub fn without_policys(&self) -> BTreeSet<EgressRule> {
+        self.allow
+            .difference(&self.ended_by_policy)
+            .cloned()
+            .collect()
+    }
+
+    /// Whether it is in force until the policy's end.
+    pub fn ends_by_policy(&self, rule: &EgressRule) -> bool {
+        self.allow.contains(rule) && self.ended_by_policy.contains(rule)
     }
 
     /// The rules that will expire.

@@ -122,6 +122,14 @@ text_type! {
     }
 }
 
+const WITHOUT_END: &str = "a rule without an end: those with one (for 10m, until 2026-12-01T18:00:00Z) stand in network.temporary";
+
+/// Whether a text is meant as a rule with an end.
+fn ends(text: &str) -> bool {
+    let mut words = text.rsplit(' ').skip(1);
+    matches!(words.next(), Some("for" | "until"))
+}
+
 impl fmt::Display for RuleItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -139,7 +147,13 @@ impl FromStr for RuleItem {
         match text.strip_prefix('@') {
             Some(name) => name.parse().map(Self::Preset),
             None if GitRule::is_meant(text) => text.parse().map(Self::Git),
-            None => text.parse().map(Self::Rule),
+            None => text
+                .parse()
+                .map(Self::Rule)
+                .map_err(|problem| match ends(text) {
+                    true => ValueError::grammar(text, WITHOUT_END),
+                    false => problem,
+                }),
         }
     }
 }

@@ -282,7 +282,7 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
         options.push(FieldOption::set(text)?);
     }
     for hosts in &args.allow {
-        options.push(FieldOption::adding("--allow", Field::NetworkAllow, hosts));
+        options.extend(FieldOption::allowing("--allow", hosts));
     }
     for hosts in &args.deny {
         options.push(FieldOption::adding("--deny", Field::NetworkDeny, hosts));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::super::out;
-use super::verdict::{CaseAnswer, JsonVerdict};
+use super::verdict::{CaseAnswer, JsonVerdict, ending};
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
@@ -17,6 +17,7 @@ use crate::policy::{
 };
 use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
+use crate::runtime::clock;
 use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::network::control;
 use crate::runtime::state::record::ProcessId;
@@ -170,14 +171,16 @@ fn of_case(
             may_add: Vec::new(),
         });
     };
-    let network = crate::plan::own_network::plan(&resolved, BTreeMap::new());
+    let now = clock::reading();
+    let mut network = crate::plan::own_network::plan(&resolved, BTreeMap::new(), now);
+    network.rules.expire(now);
     let verdict = question.verdict(&network);
     let mut may_add = Vec::new();
     let sent = question.as_sent(&network);
     let missing = sent.as_ref().unwrap_or(question).missing(&network);
     if let Some(missing) = missing.filter(|_| !verdict.0) {
         let key = annotation_key(Field::NetworkAllow);
-        let mut rules = network.rules.allow;
+        let mut rules = network.rules.without_policys();
         rules.insert(missing);
         let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
         annotations.insert(key.clone(), rules.join(", "));
@@ -295,7 +298,8 @@ impl Question {
                 asking.map_or(0, |asking| asking.seconds)
             )),
             (NetworkMode::Allowlist, NetworkVerdict::Allow(rule)) => {
-                (true, format!("allowed: {self} by the rule {rule}"))
+                let end = ending(network, &EgressRule::Connection(rule.clone()));
+                (true, format!("allowed: {self} by the rule {rule}{end}"))
             }
         }
     }
@@ -311,12 +315,16 @@ impl Question {
             .decide_request(&asked.decisive(&network.rules).request)
         {
             RequestDecision::Allow(rule) => {
+                let end = ending(network, &rule);
                 // A connection rule does not look at requests: say how far it goes.
                 let rest = match rule {
                     EgressRule::Connection(_) => ", which opens every request to this host",
                     EgressRule::Request(_) => "",
                 };
-                Some((true, format!("allowed: {self} by the rule {rule}{rest}")))
+                Some((
+                    true,
+                    format!("allowed: {self} by the rule {rule}{rest}{end}"),
+                ))
             }
             RequestDecision::DeniedBy(rule) => {
                 Some((false, format!("denied: {self}: {}", DenyWords(rule))))

@@ -2,6 +2,10 @@
 
 use serde::Serialize;
 
+use crate::plan::NetworkPlan;
+use crate::rules::{EgressRule, Expiry};
+use crate::runtime::clock;
+
 /// The answer as JSON.
 #[derive(Debug, Serialize)]
 pub struct JsonVerdict<'a> {
@@ -46,4 +50,10 @@ impl From<CaseAnswer> for (bool, String) {
         }
         (allowed, text)
     }
+}
+
+/// What is left of a rule that ends.
+pub fn ending(network: &NetworkPlan, rule: &EgressRule) -> String {
+    let words = |end: &Expiry| format!(", {}", end.words(clock::reading()));
+    network.rules.ends.get(rule).map(words).unwrap_or_default()
 }

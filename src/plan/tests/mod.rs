@@ -22,6 +22,7 @@ mod namespaces;
 mod network;
 mod neutral;
 mod privileges;
+mod temporary;
 mod time;
 mod volumes;
 mod workspace;

@@ -16,6 +16,10 @@ fn every_field_has_an_annotation() {
         .field("filesystem.write", "/data,/cache")
         .field("network.mode", "allowlist")
         .field("network.allow", "api.example.com, github.com:22,@local")
+        .field(
+            "network.temporary",
+            "b.example.com:22 for 10m,@local until 2030-01-02T04:04:05+01:00",
+        )
         .field("network.deny", "bad.example.com")
         .field("network.proxy-env", "off")
         .field("network.tls", "open")
@@ -80,6 +84,12 @@ fn every_field_has_an_annotation() {
             allow: ["a.local.test", "api.example.com", "github.com:22"]
                 .map(|rule| rule.parse().unwrap())
                 .into(),
+            temporary: [
+                "a.local.test until 2030-01-02T03:04:05Z",
+                "b.example.com:22 for 10m",
+            ]
+            .map(|rule| rule.parse().unwrap())
+            .into(),
             deny: ["bad.example.com".parse().unwrap()].into(),
             limit: builtin("permissive").network.limit,
             proxy_env: Switch::Off,

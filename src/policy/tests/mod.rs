@@ -123,7 +123,7 @@ fn services() -> BTreeSet<EgressRule> {
 }
 
 /// The fields that annotations may loosen under `standard` and `permissive`.
-const LOOSEN: [Field; 14] = [
+const LOOSEN: [Field; 15] = [
     Field::FilesystemScratch,
     Field::FilesystemSecrets,
     Field::FilesystemWrite,
@@ -135,6 +135,7 @@ const LOOSEN: [Field; 14] = [
     Field::NetworkInbound,
     Field::NetworkMode,
     Field::NetworkOnUnknown,
+    Field::NetworkTemporary,
     Field::NetworkUpload,
     Field::SyscallsAllow,
     Field::SyscallsProfile,
@@ -199,7 +200,12 @@ fn the_built_in_policies_follow_the_design() {
             },
             annotations: Annotations {
                 loosen: match name {
-                    "strict" => [Field::NetworkAllow, Field::NetworkOnUnknown].into(),
+                    "strict" => [
+                        Field::NetworkAllow,
+                        Field::NetworkOnUnknown,
+                        Field::NetworkTemporary,
+                    ]
+                    .into(),
                     _ => LOOSEN.into(),
                 },
             },
@@ -264,6 +270,7 @@ fn the_built_in_policies_follow_the_design() {
     let closed = |mode| Network {
         mode,
         allow: BTreeSet::new(),
+        temporary: BTreeSet::new(),
         deny: BTreeSet::new(),
         limit: BTreeSet::new(),
         on_unknown: OnUnknown::Deny,
@@ -336,3 +343,4 @@ mod properties;
 mod reference;
 mod remedy;
 mod requests;
+mod temporary;

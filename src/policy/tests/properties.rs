@@ -49,6 +49,13 @@ const RULES: [&str; 6] = [
     "internal:db:5432",
     "192.0.2.1:5353",
 ];
+/// One end for each rule.
+const TEMPORARY: [&str; 4] = [
+    "a.test for 10m",
+    "a.test:22 until 2030-01-02T03:04:05Z",
+    "*.a.test for 1h",
+    "c.test for 1d",
+];
 const LIMITS: [&str; 6] = [
     "*",
     "*:443",
@@ -66,6 +73,7 @@ fn words(dice: &mut Dice, field: Field) -> (Shape, Vec<&'static str>) {
         Field::FilesystemScratch => (Word, vec![dice.pick(&["1MiB", "1025KiB", "2GiB"])]),
         Field::FilesystemWrite => (List, dice.some(&["/a", "/b", "/a/b"])),
         Field::NetworkAllow => (List, dice.some(&RULES)),
+        Field::NetworkTemporary => (List, dice.some(&TEMPORARY)),
         Field::NetworkDeny => (List, dice.some(&RULES[..2])),
         Field::NetworkLimit => (List, dice.some(&LIMITS)),
         Field::NetworkAskSeconds => (Number, vec![dice.pick(&["1", "30", "600"])]),
@@ -122,7 +130,8 @@ fn policy_text(dice: &mut Dice) -> String {
     // One author may not list hosts under a mode that reaches none, nor allow and deny the same call.
     let closed = !text.contains("network.mode = \"allowlist\"");
     let without = |line: &&str| {
-        let reaches = line.starts_with("network.allow") || line.starts_with("network.on-unknown");
+        let reaching = ["network.allow", "network.temporary", "network.on-unknown"];
+        let reaches = reaching.iter().any(|field| line.starts_with(field));
         let drops = line.starts_with("filesystem.write") && text.contains("mounts = \"drop\"");
         !(closed && reaches || drops || line.starts_with("syscalls.allow"))
     };
@@ -238,7 +247,7 @@ fn no_host_is_reached_beyond_a_ceiling() {
         let Ok(Selection::Policy(resolved)) = case.resolve() else {
             continue;
         };
-        let wall = crate::plan::own_network::plan(&resolved, BTreeMap::new());
+        let wall = crate::plan::own_network::plan(&resolved, BTreeMap::new(), Default::default());
         for ceiling in &resolved.ceilings {
             let limit = load(&case.files[ceiling.policy.as_str()]).network;
             for host in ["a.test", "b.a.test", "c.test", "db", "192.0.2.1"] {

@@ -22,7 +22,7 @@ fn named(field: Field, policy: &Policy) -> Option<&'static str> {
         Field::NetworkAllow if policy.network.allow == services() => "four services",
         Field::SyscallsLimit if policy.syscalls.limit == three => "the three",
         Field::PrivilegesCapabilities if policy.privileges.capabilities == nine => "the nine",
-        Field::AnnotationsLoosen if policy.annotations.loosen == LOOSEN.into() => "the fourteen",
+        Field::AnnotationsLoosen if policy.annotations.loosen == LOOSEN.into() => "the fifteen",
         _ => return None,
     };
     Some(name)

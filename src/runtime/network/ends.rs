@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::RulesError;
+use crate::policy::Network;
 use crate::rules::{ClockReading, EgressRule, EgressRules, Expiry};
 
 /// The expired rules that are remembered, for the reasons of denials.
@@ -59,6 +60,39 @@ pub(super) fn with(
     Ok(ends)
 }
 
+/// The policy's temporary rules that stay in force with their ends: not removed, not given again without an end, and in the
+/// policy as it is resolved now.
+pub(super) fn of_policy(
+    now: &EgressRules,
+    policy: &Network,
+    removed: &BTreeSet<EgressRule>,
+) -> BTreeSet<EgressRule> {
+    let rules = policy.temporary.iter().map(|one| &one.rule);
+    let rules = rules.filter(|rule| now.ends_by_policy(rule) && !removed.contains(rule));
+    let rules = rules.filter(|rule| !policy.allow.contains(rule));
+    rules.cloned().collect()
+}
+
+/// Removes these rules. An error if one of them is none, and has not ended either.
+pub(super) fn take_out(
+    rules: &mut BTreeSet<EgressRule>,
+    remove: BTreeSet<EgressRule>,
+    now: &EgressRules,
+) -> Result<(), RulesError> {
+    for rule in remove {
+        let is_there = rules.remove(&rule) || now.ends_by_policy(&rule);
+        if !is_there && !has_ended(now, &rule) {
+            return Err(RulesError::NoRule(Box::new(rule)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a rule has ended by itself: who removes it then has what was asked for.
+pub(super) fn has_ended(now: &EgressRules, rule: &EgressRule) -> bool {
+    now.ends.contains_key(rule) && !now.allow.contains(rule)
+}
+
 /// What the old or the new rules allow: for the record, while the sidecar may have either.
 pub(super) fn either(old: &EgressRules, new: &EgressRules, now: ClockReading) -> EgressRules {
     let allow: BTreeSet<EgressRule> = old.allow.union(&new.allow).cloned().collect();
@@ -85,6 +119,7 @@ pub(super) fn either(old: &EgressRules, new: &EgressRules, now: ClockReading) ->
         deny: old.deny.intersection(&new.deny).cloned().collect(),
         search: new.search.clone(),
         ends,
+        ended_by_policy: new.ended_by_policy.clone(),
     }
 }
 

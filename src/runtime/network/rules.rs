@@ -11,7 +11,7 @@ use crate::policy::{
 use crate::rules::{EgressRule, EgressRules, Expiry, NetworkLimit, RuleItem};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
-use crate::runtime::network::ends::{self, either};
+use crate::runtime::network::ends::{self, either, has_ended, take_out};
 use crate::runtime::network::{ControlError, RulesError, control, ports};
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::identity;
@@ -184,7 +184,9 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     let deny = now.deny.union(&denied).cloned().collect();
     let search = now.search.clone();
     let ends = ends::kept(now, &allow);
+    let ended_by_policy = now.ended_by_policy.intersection(&allow).cloned();
     let rules = EgressRules {
+        ended_by_policy: ended_by_policy.collect(),
         allow,
         deny,
         search,
@@ -211,17 +213,23 @@ fn within_ceilings(
     let mode = NetworkMode::Allowlist.to_string();
     annotations.insert(annotation_key(Field::NetworkMode), mode);
     let network = network_with(&files, record, &annotations, CHANGES_RULES)?;
+    let spelled = |text: &str| catalogue::rules(&files.sources(&BTreeMap::new(), None), text);
+    let removed = asked.remove.as_deref().map(spelled).transpose()?;
+    let ended_by_policy = match &asked.allow {
+        // The whole list was given.
+        Some(_) => BTreeSet::new(),
+        None => ends::of_policy(now, &network, &removed.unwrap_or_default()),
+    };
+    let allow = network.allow.union(&ended_by_policy).cloned().collect();
     let ends = match (&asked.allow, &asked.add) {
         // The whole list, without an end.
-        (Some(_), _) => ends::with(now, &network.allow, &network.allow, None)?,
-        (None, None) => ends::kept(now, &network.allow),
-        (None, Some(add)) => {
-            let added = catalogue::rules(&files.sources(&BTreeMap::new(), None), add)?;
-            ends::with(now, &network.allow, &added, asked.end)?
-        }
+        (Some(_), _) => ends::with(now, &allow, &allow, None)?,
+        (None, None) => ends::kept(now, &allow),
+        (None, Some(add)) => ends::with(now, &allow, &spelled(add)?, asked.end)?,
     };
     Ok(EgressRules {
-        allow: network.allow,
+        allow,
+        ended_by_policy,
         deny: network.deny,
         search: now.search.clone(),
         ends,
@@ -272,7 +280,8 @@ pub(super) fn network_with_inbound(
         (Field::NetworkMode, plan.mode.to_string()),
     ];
     if plan.mode == NetworkMode::Allowlist {
-        fields.push((Field::NetworkAllow, words(&plan.rules.allow)));
+        let lasting = plan.rules.without_policys();
+        fields.push((Field::NetworkAllow, words(&lasting)));
         fields.push((Field::NetworkDeny, words(&plan.rules.deny)));
     }
     let mut annotations = record.annotations.clone();
@@ -288,7 +297,8 @@ fn allowed(
     asked: &RuleChanges,
     now: &EgressRules,
 ) -> Result<String, RuntimeError> {
-    let mut list = asked.allow.clone().unwrap_or_else(|| words(&now.allow));
+    let list = asked.allow.clone();
+    let mut list = list.unwrap_or_else(|| words(&now.without_policys()));
     if let Some(add) = &asked.add {
         list = match list.trim().is_empty() {
             true => add.clone(),
@@ -303,25 +313,6 @@ fn allowed(
     let mut rules = spelled(&list)?;
     take_out(&mut rules, spelled(remove)?, now)?;
     Ok(words(&rules))
-}
-
-/// Removes these rules. An error if one of them is none, and has not ended either.
-fn take_out(
-    rules: &mut BTreeSet<EgressRule>,
-    remove: BTreeSet<EgressRule>,
-    now: &EgressRules,
-) -> Result<(), RulesError> {
-    for rule in remove {
-        if !rules.remove(&rule) && !has_ended(now, &rule) {
-            return Err(RulesError::NoRule(Box::new(rule)));
-        }
-    }
-    Ok(())
-}
-
-/// Whether a rule has ended by itself: who removes it then has what was asked for.
-fn has_ended(now: &EgressRules, rule: &EgressRule) -> bool {
-    now.ends.contains_key(rule) && !now.allow.contains(rule)
 }
 
 fn select(

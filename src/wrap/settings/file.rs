@@ -183,14 +183,12 @@ impl Settings {
             let setting = format!("set.{name}");
             all.push(option.in_file(&setting, file));
         }
-        for (setting, field, items) in [
-            ("allow", Field::NetworkAllow, &self.allow),
-            ("deny", Field::NetworkDeny, &self.deny),
-        ] {
-            let options = items
-                .iter()
-                .map(|item| FieldOption::adding(setting, field, item));
-            all.extend(options.map(|option| option.in_file(setting, file)));
+        let allow = self.allow.iter();
+        let allow = allow.flat_map(|items| FieldOption::allowing("allow", items));
+        all.extend(allow.map(|option| option.in_file("allow", file)));
+        for items in &self.deny {
+            let option = FieldOption::adding("deny", Field::NetworkDeny, items);
+            all.push(option.in_file("deny", file));
         }
         for published in &self.publish {
             let port = published.inside().to_string();
