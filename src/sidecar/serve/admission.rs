@@ -1,5 +1,6 @@
 //! Whether a connection or a name is allowed: by rules, budget, and approvals.
 
+use std::cell::RefMut;
 use std::pin::pin;
 
 use tokio::net::TcpStream;
@@ -23,6 +24,7 @@ use crate::rules::request::{Request, RequestDecision};
 use crate::rules::{
     Decision, Denial, EgressRule, Host, HostName, HostReach, NameVerdict, is_within, rule_for,
 };
+use crate::sys::clocks;
 
 /// Why a connection without a rule is allowed.
 const LEARNT: &str = "allowed by learn mode";
@@ -130,9 +132,18 @@ impl Wall {
         share.begin();
     }
 
+    /// The policy in audit mode, without the rules whose time is over.
+    fn audited_now(&self) -> RefMut<'_, Option<AuditedNetwork>> {
+        let mut audited = self.audited.borrow_mut();
+        if let Some(audited) = &mut *audited {
+            audited.rules.expire(clocks::read());
+        }
+        audited
+    }
+
     /// Logs what a policy in audit mode would have refused. It decides nothing.
     fn compare(&self, host: &Host, port: u16, reach: HostReach) {
-        let audited = self.audited.borrow();
+        let audited = self.audited_now();
         let Some(AuditedNetwork {
             policy,
             rules,
@@ -167,7 +178,7 @@ impl Wall {
 
     /// The same for a request, as far as a log may show it.
     pub fn compare_request(&self, request: &Request, shown: &str) {
-        let audited = self.audited.borrow();
+        let audited = self.audited_now();
         let Some(AuditedNetwork { policy, rules, .. }) = &*audited else {
             return;
         };
