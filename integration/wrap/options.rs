@@ -130,6 +130,51 @@ fn wrap_allow_and_deny_say_what_is_reached() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
+fn n59_an_option_of_wrap_ends_and_a_ceilings_end_is_no_longer_one() {
+    let docker = Docker::connect();
+    let person = Person::new();
+    let config = node();
+    let server = Server::new(&docker);
+    let wrap = |config: &str, allow: &str, script: &str| {
+        let words = ["--config", config, "wrap", "--allow", allow];
+        person.run(&[&words[..], &["--", "sh", "-c", script]].concat())
+    };
+    let (rule, ask) = (server.rule(), server.ask());
+    let twice = format!("{ask}; sleep 25; {ask} || echo ended");
+    let ended = wrap(&config, &format!("{rule} for 20s"), &twice);
+    assert_eq!(ended.stdout, "hello\nended\n", "{ended}");
+    let denied = format!("denied: {rule}");
+    assert!(ended.stderr.contains(&denied), "{ended}");
+    // The control: the same without an end, and with a later one.
+    for allow in [rule.clone(), format!("{rule} for 10m")] {
+        assert_eq!(wrap(&config, &allow, &twice).stdout, "hello\nhello\n");
+    }
+    let vague = wrap(&config, &format!("{rule} until 18:00"), "true").failed();
+    assert!(vague.contains("its offset"), "{vague}");
+
+    // A ceiling whose rule ends permits no rule that ends later, or never.
+    let node = super::NodeDir::new();
+    let port = server.port;
+    let ceiling =
+        format!("base = \"permissive\"\nnetwork.temporary = [\"172.16.0.0/12:{port} for 20s\"]\n");
+    node.file("policies/short.toml", &ceiling);
+    let short = format!(
+        "ceiling = \"short\"\npolicy-dir = \"{}\"\n",
+        node.policies()
+    );
+    let short = node.file("config.toml", &short);
+    assert_eq!(
+        wrap(&short, &format!("{rule} for 20s"), &ask).ok(),
+        "hello\n"
+    );
+    for allow in [rule.clone(), format!("{rule} for 21s")] {
+        let refused = wrap(&short, &allow, &ask).failed();
+        assert!(refused.contains("ceiling short"), "{refused}");
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
 fn wrap_set_is_shown_and_enforced_within_the_ceiling() {
     let _docker = Docker::connect();
     let person = Person::new();
