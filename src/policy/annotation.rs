@@ -138,7 +138,7 @@ pub(super) fn parse(
     for (name, value) in annotations {
         if let Some(key) = AnnotationKey::find(name) {
             request.take(key, value)?;
-        } else if reads_as_ours(name) {
+        } else if reads_as_ours(name) || lacks_the_prefix(name, annotations) {
             return Err(unknown(name));
         }
     }
@@ -233,8 +233,21 @@ fn unknown(name: &str) -> PolicyError {
     }
 }
 
+/// Whether a key is one of ours but for the prefix, as `policy check --annotation` takes it. Images and pods may well have
+/// a `policy` or a `workspace` of their own.
+fn lacks_the_prefix(name: &str, annotations: &BTreeMap<String, String>) -> bool {
+    match AnnotationKey::find(&format!("{PREFIX}{name}")) {
+        Some(AnnotationKey::Field(_)) => true,
+        Some(_) => !may_be_of_the_image(annotations),
+        None => false,
+    }
+}
+
 /// The key of ours that the author probably meant.
 fn meant<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
+    if let Some(key) = (keys.iter()).find(|key| key.strip_prefix(PREFIX) == Some(name)) {
+        return Some(key);
+    }
     let folded = fold(name);
     // `dev.agentbox.mounts` is many letters from `dev.agentbox.filesystem.mounts`, but clearly means it.
     let last = folded.rsplit(['.', '/']).next();

@@ -254,6 +254,22 @@ fn keys_that_look_like_ours_are_refused() {
     }
 }
 
+/// `policy check --annotation` takes keys without the prefix, and engines pass on whatever is typed.
+#[test]
+fn a_key_of_ours_without_its_prefix_is_refused() {
+    for key in ["policy", "workspace", "network.allow", "filesystem.write"] {
+        let error = case().annotation(key, "strict").error();
+        let PolicyError::AnnotationKey { suggestion, .. } = error else {
+            panic!("{key:?}: {error:?}");
+        };
+        assert_eq!(suggestion, Some(format!("dev.agentbox.{key}")));
+    }
+    // Pods and images may have a `policy` of their own, where an engine passes all of theirs on.
+    let of_image = || case().annotation("io.podman.annotations.autoremove", "FALSE");
+    let resolved = of_image().annotation("policy", "strict").resolved();
+    assert!(resolved == of_image().resolved());
+}
+
 #[test]
 fn a_hostile_key_is_refused_bounded_and_without_control_characters() {
     let key = format!("agentbox\u{1b}[2J\n{}", "x".repeat(1 << 20));
