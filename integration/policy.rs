@@ -394,6 +394,31 @@ fn detect_runs_no_program_that_others_than_root_may_change() {
     );
 }
 
+/// F50: as root in a user's HOME, the user could lead the tools' output to any file of root's.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn f50_detect_works_in_no_home_that_others_can_change() {
+    let node = Node::with_programs_of_the_system("home");
+    managers(&node);
+    let home = node.path("home");
+    let refused = |why: &str| {
+        let said = node.policy(&["presets", "--detect"]).failed();
+        assert!(said.contains(why), "{said}");
+        assert_eq!(fs::read_dir(&home).unwrap().count(), 0);
+    };
+    std::os::unix::fs::chown(&home, Some(1001), None).unwrap();
+    refused("belongs to user 1001, and user 0 runs this: sudo --set-home");
+    std::os::unix::fs::chown(&home, Some(0), None).unwrap();
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o777)).unwrap();
+    refused("can be changed by other users");
+    fs::set_permissions(&home, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&node.path, fs::Permissions::from_mode(0o777)).unwrap();
+    refused("can be changed by other users");
+    // The control.
+    fs::set_permissions(&node.path, fs::Permissions::from_mode(0o755)).unwrap();
+    node.policy(&["presets", "--detect"]).ok();
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn detect_asks_the_package_managers_and_writes_what_they_say() {

@@ -15,6 +15,7 @@ use crate::indexes::{self, ManagerRules};
 use crate::policy::Preset;
 use crate::policy::catalogue::{self, ListedPreset};
 use crate::runtime::input::node_files::{NodeFiles, preset_dir};
+use crate::runtime::input::own_home;
 use crate::text::escape;
 
 /// Lists presets, or detects the hosts of the node's package managers.
@@ -23,7 +24,8 @@ pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
         return list(global, args);
     }
     let home = std::env::var_os("HOME").context("HOME is not set: whose configuration counts?")?;
-    let all = indexes::detect(Path::new(&home)).context("make a directory in HOME to ask from")?;
+    let home = own_home::resolve(Path::new(&home))?;
+    let all = indexes::detect(&home).context("make a directory in HOME to ask from")?;
     if all.is_empty() {
         bail!("none of pip, npm, cargo, go and apt-get is on this node");
     }

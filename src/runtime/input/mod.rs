@@ -5,6 +5,7 @@
 //! | [`bundle`], [`lenient`], [`labels`] | config.json, what runc accepts beyond the specification, and labels that this kernel lacks |
 //! | [`node_files`] | the sources of a policy: the node's file, its policies, the command line |
 //! | [`way`] | files on paths that only root can change |
+//! | [`own_home`] | whether HOME is the caller's own |
 //! | [`cri`] | whether the caller is a CRI engine |
 //! | [`descriptors`] | which descriptors a container's process may inherit |
 
@@ -14,6 +15,7 @@ pub mod descriptors;
 pub mod labels;
 pub mod lenient;
 pub mod node_files;
+pub mod own_home;
 pub mod way;
 
 /// Why a process of a spec is refused.
