@@ -32,6 +32,32 @@ fn await_status(node: &Node, id: &str, status: &str) {
     panic!("not {status} after ten seconds: {state}");
 }
 
+/// F51: with an engine's umask of 0, any user could start a created container, or change its pid in state.json.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f51_direct_other_users_reach_no_state_of_a_container_whatever_the_umask() {
+    use std::os::unix::fs::MetadataExt;
+    let node = Node::new();
+    let id = &id("umask");
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
+    let _guard = Guard(&node, id);
+    let mut shell = std::process::Command::new("bash");
+    shell.args(["-c", "umask 0; exec \"$@\"", "-", &program()]);
+    shell.args(["--root", &node.root, "create", "--bundle", &bundle, id]);
+    node.finish(shell).ok();
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    let dir = Path::new(&node.root).join(id);
+    assert_eq!(mode(Path::new(&node.root)), 0o700);
+    assert_eq!(mode(&dir), 0o700);
+    for entry in fs::read_dir(&dir).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(mode(&path) & 0o022, 0, "{path:?}");
+    }
+    // The control: it starts, for root.
+    node.call(&["start", id]).ok();
+    await_status(&node, id, "running");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_a_container_has_the_life_of_the_specification() {

@@ -7,6 +7,7 @@ use anyhow::Result;
 use crate::cli::{Create, GlobalOptions};
 use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::{self, WrapParts};
+use crate::runtime::files;
 use crate::runtime::launch::Streams;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -14,6 +15,7 @@ use crate::runtime::seal::ListenFds;
 /// Creates a container.
 pub fn run(global: &GlobalOptions, args: &Create) -> Result<ExitCode> {
     seal::ensure(ListenFds::Pass)?;
+    files::close_umask();
     create::create(
         global,
         args,

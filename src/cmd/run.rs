@@ -8,6 +8,7 @@ use super::exit::exit_code;
 use crate::cli::{GlobalOptions, Run};
 use crate::plan::wrap_plan::WrapPlan;
 use crate::runtime::create::WrapParts;
+use crate::runtime::files;
 use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -15,6 +16,7 @@ use crate::runtime::seal::ListenFds;
 /// Creates and starts a container. Waits for its end unless it is detached.
 pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
     seal::ensure(ListenFds::Pass)?;
+    files::close_umask();
     let afterwards = match (args.detach, args.keep) {
         (true, _) => RunMode::Detach,
         (false, true) => RunMode::Keep,

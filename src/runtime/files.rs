@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::runtime::RuntimeError;
@@ -22,6 +23,13 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
         .open(path)
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
     procfs::at_most(file, 64 << 20).map_err(RuntimeError::io(format!("read {path:?}")))
+}
+
+/// Lets only their owner write the files that this process makes, whatever the caller's umask is.
+pub fn close_umask() {
+    let closed = Mode::from_raw_mode(0o022);
+    let old = rustix::process::umask(closed);
+    rustix::process::umask(old | closed);
 }
 
 /// Between attempts to take a lock.

@@ -32,7 +32,7 @@ use crate::enforce::executor::WallExecutor;
 use crate::runtime::child;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::foreground::relay::Stdio;
-use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::state::store::{ContainerPaths, make_private};
 use crate::runtime::unprivileged;
 use crate::sys::process::{self, Birth, Child};
 use crate::sys::user_namespace::maps_everyone;
@@ -102,7 +102,7 @@ pub fn make(
     if dir.exists() {
         return Err(RuntimeError::Exists(asked.place.id.as_str().to_owned()));
     }
-    fs::create_dir_all(&dir).map_err(RuntimeError::io(format!("make {dir:?}")))?;
+    make_private(&dir)?;
     let made = begin(asked, executor, &dir, failed);
     if made.is_err()
         && let Err(error) = fs::remove_dir_all(&dir)

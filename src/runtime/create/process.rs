@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use libcontainer::container::Container;
@@ -17,6 +18,7 @@ use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::{Streams, builder};
 use crate::runtime::state::half_made;
 use crate::runtime::state::report;
+use crate::runtime::state::store::make_private;
 
 impl Creation<'_> {
     /// Makes the init process. Of several errors, returns the one nearest to the cause.
@@ -57,8 +59,7 @@ impl Creation<'_> {
         let cwd = process.map(|p| p.cwd().clone()).unwrap_or_default();
         let failed = RuntimeError::process("create the container", &cwd);
         crate::log::keep_causes().map_err(RuntimeError::io("make a pipe"))?;
-        fs::create_dir_all(&place.root)
-            .map_err(RuntimeError::io(format!("make {:?}", place.root)))?;
+        make_private(&place.root)?;
         let terminal = process.and_then(|p| p.terminal()).unwrap_or(false);
         let console = streams.console.filter(|_| terminal);
         if first_process::is_ours(self.global, spec) {
@@ -86,6 +87,10 @@ impl Creation<'_> {
             .with_no_pivot(args.no_pivot)
             .build()
             .map_err(failed)?;
+        // libcontainer made it with the caller's umask.
+        let dir = place.libcontainer_dir();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700))
+            .map_err(RuntimeError::io(format!("close {dir:?}")))?;
         Ok((built, None))
     }
 }
