@@ -32,6 +32,35 @@ echo "status: $?"
 echo "rest: $(has "$alive")"
 "#;
 
+/// The next owner of a uid finds what the earlier one left in /dev/shm. `$2` is where a directory of the same name as a
+/// bundle is.
+const OBEYED: &str = r#"
+mkdir -p /run/agentbox && mount -t tmpfs -o mode=700 none /run/agentbox && cd "$1" || exit 9
+mkdir -p -m 700 /run/agentbox/wrap/Documents home/Documents home/box /run/agentbox/wrap/box
+echo thesis >home/Documents/thesis; echo '{}' >home/box/state.json
+printf %s "$PWD/home" | tee /run/agentbox/wrap/Documents/alive >/run/agentbox/wrap/box/alive
+"$AGENTBOX" wrap -- true
+ls /run/agentbox/wrap home
+cat home/Documents/thesis
+"#;
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f49_the_next_run_removes_no_directory_that_is_no_containers() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let dir = scratch.dir("project");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "bash", "-c", OBEYED, "-", &dir]);
+    let ran = run_for(Duration::from_secs(50), command.env("AGENTBOX", program()));
+    assert!(ran.stderr.contains("it is no container's"), "{ran}");
+    // The control: libcontainer's directory is removed.
+    assert_eq!(
+        ran.ok(),
+        "/run/agentbox/wrap:\n\nhome:\nDocuments\nthesis\n"
+    );
+}
+
 fn after(verb: &str) -> Finished {
     let _docker = Docker::connect();
     let scratch = Scratch::new();

@@ -8,7 +8,7 @@ use super::account::Account;
 use super::shell::Shell;
 use crate::command::run_for;
 use crate::direct::program;
-use crate::docker::Docker;
+use crate::docker::{Docker, runtime};
 
 /// A `wrap` whose command waits for a line.
 fn start(mut wrap: Command) -> Child {
@@ -89,6 +89,82 @@ fn wrap_name_finds_only_the_users_own_runs() {
         ]);
         assert!(said.failed().contains("--name"));
     }
+}
+
+/// F48: the verbs and proofs of root's for another container must not be about a sandbox that a user named after it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f48_a_sandboxs_name_takes_over_no_other_container() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    let call = |words: &[&str]| run_for(Duration::from_secs(60), &mut person.sudo(words));
+    let refused = |name: &str, why: &str| {
+        let said = call(&["wrap", "--name", name, "--", "echo", "ran"]).failed();
+        assert!(said.contains(why) && !said.contains("ran\n"), "{said}");
+    };
+    let container = docker.start(&[runtime(), "test-workloads"], &["sleep", "300"]);
+    let id = container.inspect("{{.Id}}");
+    let id = id.trim();
+    refused(&container.name, "is the name of another container");
+    refused(id, "looks like an engine's container id");
+    refused(&id[..12], "looks like an engine's container id");
+
+    // The sandbox was there before the container with its name.
+    let name = format!("both.{}", person.uid);
+    let waits = ["--", "sh", "-c", "echo ready; read -r line"];
+    let wrap = [&["wrap", "--name", &name][..], &waits].concat();
+    let child = start(person.sudo(&wrap));
+    // The control: alone it answers to its name.
+    assert_eq!(call(&["exec", &name, "echo", "in"]).ok(), "in\n");
+    docker.call(&["rename", &container.name, &name]).ok();
+    for verb in ["state", "audit", "verify", "suggest", "kill"] {
+        let said = call(&[verb, &name]).failed();
+        assert!(
+            said.contains("matches several") && said.contains(id),
+            "{verb}: {said}"
+        );
+    }
+    let said = call(&["exec", &name, "echo", "in"]).failed();
+    assert!(said.contains("matches several"), "{said}");
+    call(&["state", id]).ok();
+    call(&["--root", "/run/agentbox/containers", "state", &name]).ok();
+    end(child);
+    // Only the container is left to name, and the runs of both.
+    assert!(call(&["state", &name]).ok().contains(id));
+    docker.call(&["rename", &name, &container.name]).ok();
+}
+
+/// F48: the same for containers that were deleted.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f48_a_sandboxs_name_hides_no_deleted_containers_log() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    let call = |words: &[&str]| run_for(Duration::from_secs(60), &mut person.sudo(words));
+    let container = docker.start(&[runtime(), "test-workloads"], &["sleep", "300"]);
+    let (id, name) = (container.inspect("{{.Id}}"), container.name.clone());
+    drop(container);
+    // The control.
+    assert!(call(&["audit", &name]).ok().contains(&id[..12]));
+    call(&["wrap", "--name", &name, "--", "true"]).ok();
+    for verb in ["audit", "suggest", "receipt"] {
+        let said = call(&[verb, &name]).failed();
+        assert!(said.contains("matches several"), "{verb}: {said}");
+        assert!(
+            said.contains(&id[..12]) && said.contains("docker"),
+            "{said}"
+        );
+    }
+    let said = call(&["audit", &name]).failed();
+    let start = said
+        .split(" is ")
+        .next()
+        .unwrap()
+        .rsplit(' ')
+        .next()
+        .unwrap();
+    assert!(call(&["audit", start]).ok().contains(&name), "{start}");
+    assert!(call(&["audit", id.trim()]).ok().contains(&id[..12]));
 }
 
 #[test]

@@ -77,6 +77,14 @@ pub enum WrapRefusal {
         "--name {0} belongs to a running sandbox: choose another, or end it with `agentbox kill {0} KILL`"
     )]
     NameTaken(String),
+    /// `--name` in the form of engines' ids.
+    #[error(
+        "--name {0} looks like an engine's container id: choose one with a letter after f, or another character"
+    )]
+    NameLikeId(String),
+    /// `--name` of another container: verbs would act on the sandbox in its place.
+    #[error("--name {0} is the name of another container, {1}: choose another")]
+    NameOfOther(String, String),
     /// A workspace that is part of the system, such as one below /usr.
     #[error("the workspace {0:?} is part of the system: choose a project directory")]
     SystemDirectory(PathBuf),

@@ -13,7 +13,10 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::FlockOperation;
 
 use super::error::WrapRefusal;
+use crate::runtime::RuntimeError;
 use crate::runtime::delete::{self, DeleteScope};
+use crate::runtime::state::find;
+use crate::runtime::state::record;
 use crate::runtime::state::store::{self, ContainerId, ContainerPaths};
 
 /// Below /run/agentbox.
@@ -57,9 +60,20 @@ impl NameMatch<'_> {
         if !may_be_a_name(name) {
             bail!(WrapRefusal::Name(name.to_owned()));
         }
-        match store::with_id(name)?.is_empty() {
-            true => Ok(name.to_owned()),
-            false => bail!(WrapRefusal::NameTaken(name.to_owned())),
+        if find::is_short_id(name) {
+            bail!(WrapRefusal::NameLikeId(name.to_owned()));
+        }
+        if !store::with_id(name)?.is_empty() {
+            bail!(WrapRefusal::NameTaken(name.to_owned()));
+        }
+        // Verbs on this name must not act on the sandbox instead of the container that has it.
+        match find::container(name) {
+            Err(RuntimeError::Unknown(_)) => Ok(name.to_owned()),
+            Ok(record) => bail!(WrapRefusal::NameOfOther(name.to_owned(), record.id)),
+            Err(RuntimeError::Ambiguous(_, ids)) => {
+                bail!(WrapRefusal::NameOfOther(name.to_owned(), ids))
+            }
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -110,7 +124,7 @@ fn sweep_all() -> Result<()> {
     if !base.exists() {
         return Ok(());
     }
-    for dead in find(&base)? {
+    for dead in dead(&base)? {
         if let Err(error) = dead.remove() {
             log::warn!(
                 "remove what a killed `wrap` left in {:?}: {error:#}",
@@ -128,7 +142,7 @@ struct DeadRun {
     alive: File,
 }
 
-fn find(base: &Path) -> Result<Vec<DeadRun>> {
+fn dead(base: &Path) -> Result<Vec<DeadRun>> {
     let turn = open(&base.join(TURN))?;
     // Another run searches or begins. The next search finds the leftovers too.
     if rustix::fs::fcntl_lock(turn.as_fd(), FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -157,10 +171,32 @@ impl DeadRun {
         // Killed before it wrote the root directory: there is no container yet.
         if !root.is_empty() {
             let root = PathBuf::from(std::ffi::OsString::from_vec(root));
-            delete::delete(&ContainerPaths::new(&root, &self.id)?, DeleteScope::Any)?;
+            let place = ContainerPaths::new(&root, &self.id)?;
+            match is_containers(&place) {
+                true => delete::delete(&place, DeleteScope::Any)?,
+                false => log::warn!(
+                    "{:?} stays: it has no state.json, so it is no container's",
+                    place.libcontainer_dir()
+                ),
+            }
         }
         fs::remove_dir_all(&self.dir).with_context(|| format!("remove {:?}", self.dir))
     }
+}
+
+/// Whether the directory that a deletion would remove is a container's. The run directory may be an earlier user's with
+/// the same uid, who could name any directory of this user.
+fn is_containers(place: &ContainerPaths) -> bool {
+    let dir = place.libcontainer_dir();
+    if fs::symlink_metadata(&dir).is_err() {
+        return true;
+    }
+    let is_file = |path: PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.is_file());
+    // `create` was killed before it wrote it.
+    let own = store::run_dir().join("containers");
+    let is_own = fs::symlink_metadata(&own).is_ok_and(|found| found.is_dir());
+    is_file(dir.join("state.json"))
+        || is_own && place.root == own && is_file(place.dir().join(record::FILE))
 }
 
 fn open(path: &Path) -> Result<File> {

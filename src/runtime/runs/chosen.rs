@@ -1,53 +1,111 @@
-//! Finds the deleted container that a text names.
-
-use std::collections::BTreeMap;
+//! Finds the run of a deleted container that a text names.
 
 use super::RunDir;
 use super::read::{self, BEFORE_ID, id_of};
+use crate::audit::EventDetail;
+use crate::policy::Tool;
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
+use crate::runtime::state::identity;
 
 /// The most runs whose first line is read for a name.
 const MOST_NAMES: usize = 2000;
 
-/// The id of the deleted container that the text names: by its whole id, else by its name, else by a short id as
-/// engines show it. A name that several containers have, for example in two namespaces, is ambiguous. So is a name that
-/// is also the beginning of another container's id.
+/// A deleted container that the text may name, by its newest run.
+struct DeletedContainer {
+    /// The run's index.
+    at: usize,
+    id: String,
+    identity: ContainerIdentity,
+    /// Who ran `wrap`: several users may choose one id.
+    uid: Option<u32>,
+    is_named: bool,
+}
+
+impl DeletedContainer {
+    fn of(at: usize, id: &str, run: &RunDir) -> Self {
+        let head = run.head();
+        let command = head.as_ref().and_then(|line| match &line.event.what {
+            EventDetail::Container { command, .. } => command.as_ref(),
+            _ => None,
+        });
+        let uid = command.map(|command| command.uid);
+        let identity = match head {
+            Some(line) => read::identity_of(line.context),
+            None => run.record().as_ref().map(identity::of).unwrap_or_default(),
+        };
+        let is_wraps = identity.tool() == Tool::Wrap;
+        Self {
+            at,
+            id: id.to_owned(),
+            identity,
+            uid: uid.filter(|_| is_wraps),
+            is_named: false,
+        }
+    }
+
+    /// Whether both are runs of one container, which may have been made again under its name or id. Another engine, or
+    /// another user of `wrap`, makes another container.
+    fn is_same(&self, other: &Self) -> bool {
+        let has_names = self.is_named && other.is_named;
+        let is_remade = has_names && self.identity.short() == other.identity.short();
+        let is_other_user = self.uid.zip(other.uid).is_some_and(|(a, b)| a != b);
+        self.identity.engine == other.identity.engine
+            && (is_remade || self.id == other.id && !is_other_user)
+    }
+
+    fn words(&self, run: &RunDir) -> String {
+        let user = self.uid.map(|uid| format!(" of user {uid}"));
+        let engine = crate::text::escape(&self.identity.engine);
+        // The start names it, and messages end after 300 characters.
+        let shown = match find::is_of_engine(&self.id) {
+            true => self.id.get(..find::SHOWN).unwrap_or_default(),
+            false => &self.id,
+        };
+        let (id, user) = (self.identity.with_id(shown), user.unwrap_or_default());
+        format!("{} is {id}, {engine}{user}", run.started())
+    }
+}
+
+/// The newest run of the deleted container that the text names: by its whole id, else by its name, else by a short id as
+/// engines show it. A text that means several containers is ambiguous: a name in two namespaces, a name that is the
+/// beginning of an id, an id that a person chose and another container has for a name.
 pub(super) fn chosen(
     text: &str,
     names: &[String],
     runs: &[RunDir],
-) -> Result<Option<String>, RuntimeError> {
-    let ids = || names.iter().filter_map(|name| id_of(name));
-    if ids().any(|id| id == text) {
-        return Ok(Some(text.to_owned()));
-    }
-    let mut named: Vec<(String, ContainerIdentity)> = Vec::new();
-    for context in runs.iter().take(MOST_NAMES).filter_map(RunDir::context) {
-        let id = context.container.clone();
-        let identity = read::identity_of(context);
-        // The newest of each name: a container that was remade under its name counts as the same.
-        let is_other = |(_, other): &(String, ContainerIdentity)| {
-            (&other.engine, other.short()) != (&identity.engine, identity.short())
-        };
-        if identity.answers_to(text) && named.iter().all(is_other) {
-            named.push((id.to_string(), identity));
+) -> Result<Option<usize>, RuntimeError> {
+    let is_whole = names.iter().any(|name| id_of(name) == Some(text));
+    let is_by_id = |id: &str| match is_whole {
+        true => id == text,
+        false => text.len() >= find::SHOWN && id.starts_with(text),
+    };
+    let may_be_a_name = !(is_whole && find::is_of_engine(text));
+    let mut meant: Vec<DeletedContainer> = Vec::new();
+    for (at, (name, run)) in names.iter().zip(runs).enumerate() {
+        let Some(id) = id_of(name) else { continue };
+        let asks_name = may_be_a_name && at < MOST_NAMES;
+        if !is_by_id(id) && !asks_name {
+            continue;
+        }
+        let mut one = DeletedContainer::of(at, id, run);
+        one.is_named = asks_name && one.identity.answers_to(text);
+        let is_meant = one.is_named || is_by_id(id);
+        if is_meant && !meant.iter().any(|newer| newer.is_same(&one)) {
+            meant.push(one);
         }
     }
-    let begin = ids().filter(|id| text.len() >= find::SHOWN && id.starts_with(text));
-    let begin = begin.map(|id| (id.to_owned(), id.to_owned()));
-    let named = named.iter().map(|(id, who)| (id.clone(), who.with_id(id)));
-    // Unambiguous names, by id.
-    let meant: BTreeMap<String, String> = begin.chain(named).collect();
-    match meant.len() {
-        0 | 1 => Ok(meant.into_keys().next()),
-        _ => {
-            let few: Vec<String> = meant.into_values().take(5).collect();
-            let text = text.chars().take(80).collect();
-            Err(RuntimeError::Ambiguous(text, few.join(", ")))
-        }
+    if meant.len() < 2 {
+        return Ok(meant.first().map(|one| one.at));
     }
+    let few = meant.iter().take(5);
+    let few: Vec<String> = few
+        .filter_map(|one| Some(one.words(runs.get(one.at)?)))
+        .collect();
+    let text = text.chars().take(80).collect();
+    let all = format!("{}; name one by its start", few.join(", "));
+    Err(RuntimeError::Ambiguous(text, all))
 }
 
 /// Whether a text is this run's start as lists show it, with or without its milliseconds.
@@ -109,7 +167,10 @@ mod tests {
             &dir,
             &[(LONG, "quiet"), ("00aa", "ff"), ("11bb", &LONG[..13])],
         );
-        let meant = |text: &str| chosen(text, &names, &runs);
+        let meant = |text: &str| {
+            let at = chosen(text, &names, &runs)?;
+            Ok::<_, RuntimeError>(at.and_then(|at| id_of(&names[at]).map(str::to_owned)))
+        };
         assert_eq!(meant("ff").unwrap().as_deref(), Some("00aa"));
         for text in [LONG, &LONG[..12], "quiet"] {
             assert_eq!(meant(text).unwrap().as_deref(), Some(LONG), "{text}");
@@ -119,6 +180,65 @@ mod tests {
         }
         let said = meant(&LONG[..13]).unwrap_err().to_string();
         assert!(said.contains(LONG) && said.contains("11bb"), "{said}");
+    }
+
+    /// A sandbox of `wrap` with a deleted container's id or name does not hide its runs.
+    #[test]
+    fn a_run_by_another_engine_or_user_under_the_same_id_is_another_container() {
+        const LONG: &str = "4b139df2fd239b6a08861fef4a934014f0dbea13788977cbc0d805c6754637d2";
+        let dir = TestDir::new("runs-other");
+        let (names, runs) = runs(
+            &dir,
+            &[
+                (LONG, ""),
+                (LONG, "prod"),
+                ("prod", ""),
+                ("mine", ""),
+                ("mine", ""),
+                ("ours", ""),
+                ("ours", ""),
+            ],
+        );
+        let whose = [
+            ("wrap", 1001, None),
+            ("docker", 0, Some("prod")),
+            ("wrap", 1001, None),
+            ("wrap", 1001, None),
+            ("wrap", 1001, None),
+            ("wrap", 1001, None),
+            ("wrap", 1002, None),
+        ];
+        for (run, (engine, uid, name)) in runs.iter().zip(whose) {
+            let mut context = run.whose();
+            context.engine = Some(engine.into());
+            context.name = name.map(Into::into);
+            let mut what = EventDetail::life(LifeState::Created);
+            if let EventDetail::Container { command, .. } = &mut what {
+                *command = Some(audit::LoggedCommand {
+                    arguments: Default::default(),
+                    cut: Vec::new(),
+                    uid,
+                    gid: uid,
+                });
+            }
+            let line = Chain::default().render("2026-01-02T03:04:05.678Z", &context, &life(what));
+            std::fs::write(run.file(audit::NODE), line).unwrap();
+        }
+        let meant = |text: &str| chosen(text, &names, &runs);
+        for text in [LONG, &LONG[..12], "prod", "ours"] {
+            let said = meant(text).unwrap_err().to_string();
+            assert!(said.contains("name one by its start"), "{text}: {said}");
+        }
+        let said = meant(LONG).unwrap_err().to_string();
+        for part in [
+            "20260102T030400.678Z is 4b139",
+            "wrap of user 1001, 20260102T030401.678Z is 4b139",
+            "(prod), docker",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        // The control: a user's runs under one id are one container's.
+        assert_eq!(meant("mine").unwrap(), Some(3));
     }
 
     #[test]
@@ -136,7 +256,10 @@ mod tests {
                 ("c1", "solo"),
             ],
         );
-        let meant = |text: &str| chosen(text, &names, &runs);
+        let meant = |text: &str| {
+            let at = chosen(text, &names, &runs)?;
+            Ok::<_, RuntimeError>(at.and_then(|at| id_of(&names[at]).map(str::to_owned)))
+        };
         for (text, id) in [
             ("team/au", "a1"),
             ("team/au/one", "a2"),

@@ -271,12 +271,15 @@ impl RunDir {
     }
 
     pub(super) fn context(&self) -> Option<Context> {
+        self.head().map(|line| line.context)
+    }
+
+    /// The first line of the runtime's log.
+    pub(super) fn head(&self) -> Option<LogLine> {
         let file = files::open(&self.file(audit::NODE)).ok()?;
         let head = procfs::at_most(file, 64 << 10).ok()?;
         let line = head.split(|byte| *byte == b'\n').next()?;
-        serde_json::from_slice::<LogLine>(line)
-            .ok()
-            .map(|line| line.context)
+        serde_json::from_slice(line).ok()
     }
 }
 
@@ -338,12 +341,9 @@ pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
     let names: Vec<String> = runs.iter().map(RunDir::name).collect();
     let there = find::container(text);
     if let Err(RuntimeError::Unknown(_)) = &there {
-        let started: Vec<&RunDir> = runs
-            .iter()
-            .zip(&names)
-            .filter(|(_, name)| began(name, text))
-            .map(|(run, _)| run)
-            .collect();
+        let started = runs.iter().zip(&names);
+        let started = started.filter(|(_, name)| began(name, text));
+        let started: Vec<&RunDir> = started.map(|(run, _)| run).collect();
         match started[..] {
             [] => {}
             [only] => return FoundRun::of(only),
@@ -359,6 +359,10 @@ pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
         Ok(record) => {
             let place = ContainerPaths::new(&record.root, &record.id)?;
             let run = RunDir::of(&place);
+            // A person chose this id: a deleted container may have it too, or have it for a name.
+            if record.id == text && !find::is_of_engine(text) {
+                chosen(text, &names, &runs)?;
+            }
             let of_id = ids().filter(|id| *id == record.id).count();
             Ok(FoundRun {
                 earlier: of_id.saturating_sub(usize::from(run.kept == RunLifetime::Stays)),
@@ -368,16 +372,13 @@ pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
             })
         }
         Err(RuntimeError::Unknown(unknown)) => {
-            let id = chosen(text, &names, &runs)?.ok_or(RuntimeError::Unknown(unknown))?;
-            let mut of_id = runs
-                .iter()
-                .zip(&names)
-                .filter(|(_, name)| id_of(name) == Some(&id));
-            let run = of_id.next().map(|(run, _)| run.clone());
+            let at = chosen(text, &names, &runs)?;
+            let at = at.and_then(|at| Some((runs.get(at)?, id_of(names.get(at)?)?, at + 1)));
+            let (run, id, older) = at.ok_or(RuntimeError::Unknown(unknown))?;
             Ok(FoundRun {
-                run: run.ok_or_else(|| RuntimeError::Unknown(id.clone()))?,
-                earlier: of_id.count(),
-                id,
+                run: run.clone(),
+                earlier: ids().skip(older).filter(|older| *older == id).count(),
+                id: id.to_owned(),
                 place: None,
             })
         }

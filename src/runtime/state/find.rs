@@ -11,6 +11,16 @@ use crate::runtime::state::store::{self, ContainerPaths};
 /// container's name.
 pub const SHOWN: usize = 12;
 
+/// Whether only an engine makes such ids: 64 random hexadecimal digits. People choose the others.
+pub fn is_of_engine(id: &str) -> bool {
+    id.len() == 64 && is_short_id(id)
+}
+
+/// Whether engines show such a beginning of an id.
+pub fn is_short_id(text: &str) -> bool {
+    text.len() >= SHOWN && text.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
 /// A container that the text may name.
 struct Candidate<'a> {
     id: &'a str,
@@ -43,21 +53,59 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
     Err(RuntimeError::Unknown(text.chars().take(80).collect()))
 }
 
+/// Other containers that answer to this id as their name, or as their short id.
+fn rivals<'a>(id: &str, among: &'a [Candidate<'a>]) -> Vec<&'a Candidate<'a>> {
+    let answers = |one: &&Candidate<'_>| {
+        let is_name = one.name.as_ref().is_some_and(|name| name.answers_to(id));
+        one.id != id && (is_name || is_short_id(id) && one.id.starts_with(id))
+    };
+    among.iter().filter(answers).collect()
+}
+
+/// Refuses the id of a container if another one answers to it. People choose ids (`wrap --name`, `ctr run`), and must
+/// take over no name. The ids of engines are random, so that engines read no other record.
+fn check_alone(id: &str) -> Result<(), RuntimeError> {
+    if is_of_engine(id) {
+        return Ok(());
+    }
+    let records = store::all()?;
+    let candidates = candidates(&records);
+    let rivals = rivals(id, &candidates);
+    if rivals.is_empty() {
+        return Ok(());
+    }
+    let shown = |one: &&Candidate<'_>| match &one.name {
+        Some(name) => name.with_id(one.id),
+        None => one.id.to_owned(),
+    };
+    let few: Vec<String> = rivals.iter().take(5).map(shown).collect();
+    let id: String = id.chars().take(80).collect();
+    let all = format!(
+        "the id {id} (use `agentbox --root DIR`, or the start of its run), {} (use the id)",
+        few.join(", ")
+    );
+    Err(RuntimeError::Ambiguous(id, all))
+}
+
+fn candidates(records: &[Record]) -> Vec<Candidate<'_>> {
+    fn candidate(record: &Record) -> Candidate<'_> {
+        Candidate {
+            id: &record.id,
+            name: Some(identity::of(record)),
+        }
+    }
+    records.iter().map(candidate).collect()
+}
+
 /// The container that the text names.
 pub fn container(text: &str) -> Result<Record, RuntimeError> {
-    // An id tells where it is, so no other record is read.
+    // An engine's id tells where it is, so no other record is read.
     if let [only] = &store::with_id(text)?[..] {
+        check_alone(text)?;
         return Record::read(only);
     }
     let mut records = store::all()?;
-    let candidates: Vec<Candidate<'_>> = records
-        .iter()
-        .map(|record| Candidate {
-            id: &record.id,
-            name: Some(identity::of(record)),
-        })
-        .collect();
-    let chosen = choose(text, &candidates)?;
+    let chosen = choose(text, &candidates(&records))?;
     Ok(records.swap_remove(chosen))
 }
 
@@ -66,7 +114,11 @@ pub fn place(global: &GlobalOptions, text: &str) -> Result<ContainerPaths, Runti
     let own = ContainerPaths::new(&global.root, text);
     let is_there =
         |place: &ContainerPaths| place.dir().exists() || place.libcontainer_dir().exists();
-    if global.root_given || own.as_ref().is_ok_and(is_there) {
+    if global.root_given {
+        return own;
+    }
+    if own.as_ref().is_ok_and(is_there) {
+        check_alone(text)?;
         return own;
     }
     match elsewhere(text) {
@@ -81,6 +133,7 @@ fn elsewhere(text: &str) -> Result<ContainerPaths, RuntimeError> {
     if let [only] = &store::with_id(text)?[..]
         && let Some(root) = record::root(only)
     {
+        check_alone(text)?;
         return ContainerPaths::new(&root, text);
     }
     let record = container(text)?;
@@ -150,6 +203,30 @@ mod tests {
         // Both name and id match the same container.
         let own = among(&[(LONG, Some(thief))]);
         assert_eq!(choose(thief, &own).ok(), Some(0));
+    }
+
+    /// The same for an id that a person chose: `wrap --name web` beside Docker's container web.
+    #[test]
+    fn an_id_that_a_person_chose_takes_over_no_name_and_no_short_id() {
+        let short = &LONG[..12];
+        let all = among(&[
+            ("web", None),
+            (LONG, Some("web")),
+            (short, None),
+            ("job-of-the-night", None),
+            ("job-of-the-night-2", None),
+        ]);
+        let of = |id| {
+            rivals(id, &all)
+                .iter()
+                .map(|one| one.id)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of("web"), [LONG]);
+        assert_eq!(of(short), [LONG]);
+        // The control: as under runc, where an id may begin like another one.
+        assert_eq!(of("job-of-the-night"), [""; 0]);
+        assert!(is_of_engine(LONG) && !is_of_engine(short) && !is_of_engine("web"));
     }
 
     #[test]
