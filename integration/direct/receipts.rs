@@ -336,6 +336,67 @@ fn direct_receipts_of_a_running_container_hold_while_its_log_grows() {
     verify().ok();
 }
 
+/// F32. A receipt is taken for a proof, so it never proves a log that `audit` calls damaged.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_receipts_f32_a_log_that_is_not_whole_is_not_signed_as_whole() {
+    let signed = Signed::new("unsigned");
+    let predicate = &signed.statement["predicate"];
+    assert_eq!(predicate["faults"], Value::Null);
+    let id = predicate["container"]["container"].as_str().unwrap();
+    let dir = Path::new("/var/lib/agentbox/runs").join(predicate["run"].as_str().unwrap());
+    let refused = |id: &str, fault: &str| {
+        let said = agentbox(&["receipt", id]);
+        assert_eq!((said.code, said.stdout.as_str()), (3, ""), "{said}");
+        assert!(said.stderr.contains(fault), "{said}");
+        assert!(said.stderr.contains("no receipt was signed"), "{said}");
+    };
+    let receipt = dir.join("receipt.json");
+    let kept = fs::read(&receipt).unwrap();
+    fs::remove_file(&receipt).unwrap();
+    refused(id, "receipt.json: it is missing");
+    fs::write(&receipt, kept).unwrap();
+    // The control.
+    agentbox(&["receipt", id]).ok();
+    // A kept receipt is printed, and a later change is named.
+    flip(&dir.join("node.jsonl"), 100);
+    let said = agentbox(&["receipt", id]);
+    assert!(said.code == 3 && !said.stdout.is_empty(), "{said}");
+    assert!(said.stderr.contains("THE LOG IS NOT WHOLE"), "{said}");
+
+    // A line that a sidecar adds to its own log while the container runs.
+    let bundle = signed
+        .node
+        .bundle("running", &signed.node.config(&["sleep", "60"]));
+    let id = format!("forged-{}", std::process::id());
+    let create = ["run", "--detach", "--bundle", &bundle, &id];
+    signed.node.call(&create).ok();
+    agentbox(&["receipt", &id]).ok();
+    let runs = fs::read_dir("/var/lib/agentbox/runs").unwrap();
+    let mut of_id = runs
+        .map(|e| e.unwrap().path())
+        .filter(|p| p.to_string_lossy().ends_with(&id));
+    let forged = of_id.next().unwrap();
+    let node = fs::read_to_string(forged.join("node.jsonl")).unwrap();
+    let first = node.lines().next().unwrap();
+    let sidecars = fs::read_to_string(forged.join("sidecar.jsonl")).unwrap();
+    let lines = format!("{sidecars}{first}\n{first}\n");
+    fs::write(forged.join("sidecar.jsonl"), lines).unwrap();
+    refused(&id, "sidecar.jsonl, line ");
+    signed.node.call(&["delete", "--force", &id]).ok();
+    let receipt = forged.join("receipt.json");
+    let receipt = receipt.to_str().unwrap();
+    for more in [&[][..], &["--signature-only"]] {
+        let words = ["receipt", "verify", receipt, "--key", &signed.key];
+        let said = agentbox(&[&words[..], more].concat());
+        assert_eq!(said.code, 3, "{said}");
+        let words = "THE LOG WAS NOT WHOLE: sidecar.jsonl, line ";
+        assert!(said.stdout.contains(words), "{said}");
+    }
+    assert_eq!(agentbox(&["receipt", &id]).code, 3);
+    fs::remove_dir_all(forged).unwrap();
+}
+
 /// The findings of `verify` in a running container are signed too, and a change of its report is found.
 #[test]
 #[ignore = "needs the rig: hack/test"]

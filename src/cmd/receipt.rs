@@ -19,7 +19,7 @@ use crate::text::escape;
 
 /// The exit status for a receipt that cannot be trusted.
 const NOT_GENUINE: u8 = 1;
-/// The exit status for a good signature with a missing or changed file.
+/// The exit status for a good signature with a missing or changed file, or with a log that was not whole.
 const FILES_DIFFER: u8 = 3;
 
 /// Most bytes of a receipt or of a key.
@@ -30,9 +30,18 @@ pub fn run(args: &Receipt) -> Result<ExitCode> {
     match (&args.verb, &args.id) {
         (Some(ReceiptVerb::Verify(args)), _) => verify(args),
         (None, Some(id)) => {
-            let envelope = receipt::of(&read::find(id)?)?;
-            out::json(&envelope)?;
-            Ok(ExitCode::SUCCESS)
+            let found = read::find(id)?;
+            let logs = found.logs()?;
+            let issued = receipt::of(&found, &logs)?;
+            // A fault that came after the signature counts too.
+            let whole = super::audit::verdict(&found, &logs);
+            match issued {
+                Some(envelope) => out::json(&envelope).map(|_| ())?,
+                None => crate::log::complain(
+                    "agentbox: no receipt was signed: it would prove a log that is not whole; see `agentbox audit`",
+                ),
+            }
+            Ok(whole)
         }
         (None, None) => bail!("name a container, or `verify` and a file"),
     }
@@ -57,10 +66,13 @@ fn verify(args: &VerifyReceipt) -> Result<ExitCode> {
         None => Vec::new(),
     };
     out::text(&page(&statement, dir.as_deref(), &files))?;
-    Ok(match files.iter().all(|(_, held)| held.is_good()) {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(FILES_DIFFER),
-    })
+    let was_whole = statement.predicate.faults.is_empty();
+    Ok(
+        match was_whole && files.iter().all(|(_, held)| held.is_good()) {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::from(FILES_DIFFER),
+        },
+    )
 }
 
 fn text(path: &Path) -> Result<String> {
@@ -110,6 +122,9 @@ fn page(statement: &Statement, dir: Option<&Path>, files: &[(String, FileState)]
     let mut line = |name: &str, text: &str| {
         writeln!(page, "{name}: {}", escape(text)).expect("a String takes every text");
     };
+    for fault in &receipt.faults {
+        line("THE LOG WAS NOT WHOLE", fault.as_str());
+    }
     let container = &receipt.container;
     let mut who = container.container.to_string();
     let parts = [

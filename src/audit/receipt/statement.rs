@@ -53,6 +53,10 @@ pub struct RunReceipt {
     pub plan: Option<String>,
     /// The logs.
     pub log: Vec<LogPart>,
+    /// Faults of the run's files when they were signed, as `agentbox audit` names them. Absent if there was none: the log
+    /// was whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<PlainText>,
     /// The times of the run's steps.
     pub times: Times,
     /// Exit status of the init process as in a shell, if known.
@@ -181,6 +185,7 @@ mod tests {
             container: Context::default(),
             plan: None,
             log: Vec::new(),
+            faults: Vec::new(),
             times: Times::default(),
             exit: Some(0),
             verified: None,

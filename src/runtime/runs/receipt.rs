@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use ring::rand::SystemRandom;
 
 use super::files::{self, Content};
-use super::read::FoundRun;
+use super::read::{FoundRun, Logs};
 use super::verified::{self, VERIFIED};
 use super::{FILTER, RunDir, base};
 use crate::audit::receipt::{
     Envelope, LogPart, RunReceipt, SigningKey, Statement, Subject, Times, UNKNOWN, VerifyOutcome,
 };
 use crate::audit::whole::Stage;
-use crate::audit::{self, EventDetail, LifeState, Log};
+use crate::audit::{self, EventDetail, LifeState, Log, LogFault, PlainText};
 use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
 use crate::runtime::state::persons::{self, Use};
@@ -29,6 +29,8 @@ pub const RECEIPT: &str = "receipt.json";
 const KEY: &str = "receipt.key";
 /// A key's file is shorter.
 const LONGEST_KEY: u64 = 4096;
+/// A receipt names this many faults of a log, and counts the others.
+const MOST_FAULTS: usize = 20;
 
 /// The path of the caller's key.
 pub fn key_path() -> Result<PathBuf, RuntimeError> {
@@ -128,7 +130,7 @@ impl RunDir {
     /// Signs the receipt. A failure is a warning, and `audit` reports the missing receipt.
     pub(super) fn sign(&self, place: &ContainerPaths, key: &SigningKey) {
         let signed = self.record().and_then(|record| {
-            let envelope = self.receipt(key, &record, Stage::Gone)?;
+            let envelope = self.receipt(key, &record, Stage::Gone, self.signed_faults()?)?;
             let text = serde_json::to_vec(&envelope).map_err(std::io::Error::from);
             let text = text.map_err(RuntimeError::io("write the receipt as JSON"))?;
             write_whole(&self.file(RECEIPT), &text)
@@ -136,6 +138,19 @@ impl RunDir {
         if let Err(error) = signed {
             no_receipt(place, &error);
         }
+    }
+
+    /// The faults that the receipt of a deleted container names: all but the receipt's own absence.
+    fn signed_faults(&self) -> Result<Vec<PlainText>, RuntimeError> {
+        let logs = self.logs(Stage::Gone)?;
+        let found = logs.faults().into_iter();
+        let faults: Vec<&LogFault> = found.filter(|fault| fault.file != RECEIPT).collect();
+        let named = faults.iter().take(MOST_FAULTS);
+        let mut named: Vec<PlainText> = named.map(|fault| fault.to_string().into()).collect();
+        if let more @ 1.. = faults.len().saturating_sub(MOST_FAULTS) {
+            named.push(format!("{more} more").into());
+        }
+        Ok(named)
     }
 
     pub(super) fn keep_filter(&self, place: &ContainerPaths) -> Result<(), RuntimeError> {
@@ -164,11 +179,17 @@ pub(super) fn kept(run: &RunDir) -> Result<Option<Envelope>, RuntimeError> {
     Ok(Some(parsed?))
 }
 
-/// The receipt of a run: the one signed at its end, or one that is signed now.
-pub fn of(found: &FoundRun) -> Result<Envelope, RuntimeError> {
+/// The receipt of a run: the one signed at its end, or one that is signed now. `None`: there is none, and faulty logs are
+/// not signed now, because their receipt would be taken for a proof of them.
+pub fn of(found: &FoundRun, logs: &Logs) -> Result<Option<Envelope>, RuntimeError> {
     let run = &found.run;
-    if let Some(kept) = kept(run)? {
-        return Ok(kept);
+    let is_whole = logs.faults().is_empty();
+    match kept(run) {
+        Ok(Some(kept)) => return Ok(Some(kept)),
+        // An unreadable receipt is one of the faults.
+        Ok(None) | Err(_) if !is_whole => return Ok(None),
+        Ok(None) => {}
+        Err(error) => return Err(error),
     }
     let key = key()?.ok_or_else(|| RuntimeError::Input {
         path: key_path().unwrap_or_else(|_| KEY.into()),
@@ -178,7 +199,7 @@ pub fn of(found: &FoundRun) -> Result<Envelope, RuntimeError> {
         Some(record) => (record?, Stage::There),
         None => (run.record()?, Stage::Gone),
     };
-    run.receipt(&key, &record, stage)
+    run.receipt(&key, &record, stage, Vec::new()).map(Some)
 }
 
 impl RunDir {
@@ -187,6 +208,7 @@ impl RunDir {
         key: &SigningKey,
         record: &Record,
         stage: Stage,
+        faults: Vec<PlainText>,
     ) -> Result<Envelope, RuntimeError> {
         let logs = self.parsed()?;
         let mut subjects = Vec::new();
@@ -217,6 +239,7 @@ impl RunDir {
                 .map_err(RuntimeError::io("write the plan as JSON"))?
                 .map(|plan| audit::hash(&plan)),
             log: logs.logs.iter().filter_map(part).collect(),
+            faults,
             times: times(&logs.logs),
             exit: logs.exit(),
             verified: verified_of(&logs.logs),
