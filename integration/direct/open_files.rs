@@ -124,3 +124,74 @@ fn direct_more_mounts_than_the_hard_limit_are_refused_with_a_cure() {
     );
     assert!(node.leftovers(&id).is_empty());
 }
+
+/// `agentbox ...` by a caller whose files may not grow beyond `bytes` (soft:hard, as prlimit takes it), and who ignores
+/// the signal of that limit.
+fn bounded(node: &Node, user: &[&str], bytes: &str, arguments: &[&str]) -> Finished {
+    let mut command = Command::new("sh");
+    let script = "trap '' XFSZ; exec \"$@\"";
+    command.args(["-c", script, "-"]).args(user);
+    command.args(["prlimit", &format!("--fsize={bytes}"), &program()]);
+    command.args(["--root", &node.root]).args(arguments);
+    node.finish(command)
+}
+
+/// F32. A caller's limit would let verbs act without their line in the log.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn direct_f32_a_callers_limit_of_file_sizes_costs_no_line_of_the_log() {
+    let node = Node::new();
+    let id = format!("fsize-{}", std::process::id());
+    let bundle = node.bundle("bundle", &node.config(&["sleep", "100"]));
+    node.call(&["run", "--detach", "--bundle", &bundle, &id])
+        .ok();
+    let lines = || {
+        let said = crate::command::run(&program(), &["audit", "--json", &id]).ok();
+        said.matches("\"signal\":\"CONT\"").count()
+    };
+    // The control.
+    node.call(&["kill", &id, "CONT"]).ok();
+    assert_eq!(lines(), 1);
+    bounded(&node, &[], "1:unlimited", &["kill", &id, "CONT"]).ok();
+    assert_eq!(lines(), 2);
+    // Without CAP_SYS_RESOURCE root cannot raise a hard limit either, and does nothing then.
+    let said = bounded(&node, &[], "1:1", &["kill", &id, "CONT"]);
+    assert_eq!(lines(), 2 + usize::from(said.code == 0), "{said}");
+
+    // Others cannot raise a hard limit. They are refused before the container is looked for.
+    let user = [
+        "setpriv",
+        "--reuid=12345",
+        "--regid=12345",
+        "--clear-groups",
+    ];
+    let said = bounded(&node, &user, "1000:1000", &["kill", "nosuch", "CONT"]).failed();
+    assert!(said.contains("RLIMIT_FSIZE is 1000 bytes"), "{said}");
+    let said = bounded(&node, &user, "1000:unlimited", &["kill", "nosuch", "CONT"]).failed();
+    assert!(!said.contains("RLIMIT_FSIZE"), "{said}");
+
+    // What runs in the container has the caller's limit, or the spec's.
+    let words = ["sh", "-c", "grep '^Max file size' /proc/self/limits"];
+    let limits = |said: &Finished| -> Vec<String> {
+        let words = said.stdout.split_whitespace().skip(3).take(2);
+        words.map(str::to_owned).collect()
+    };
+    let exec = [&["exec", &id][..], &words].concat();
+    let said = bounded(&node, &[], "90000000:95000000", &exec);
+    assert_eq!(limits(&said), ["90000000", "95000000"], "{said}");
+    assert_eq!(limits(&node.call(&exec)), ["unlimited"; 2]);
+    let own = json!([{"type": "RLIMIT_FSIZE", "soft": 70_000_000, "hard": 80_000_000}]);
+    for (name, own, wanted) in [
+        ("callers", json!([]), ["90000000", "95000000"]),
+        ("specs", own, ["70000000", "80000000"]),
+    ] {
+        let mut config = node.config(&words);
+        config["process"]["rlimits"] = own;
+        let bundle = node.bundle(name, &config);
+        let id = format!("fsize-{name}-{}", std::process::id());
+        let run = ["run", "--bundle", &bundle, &id];
+        let said = bounded(&node, &[], "90000000:95000000", &run);
+        assert_eq!(limits(&said), wanted, "{name}: {said}");
+    }
+    node.call(&["delete", "--force", &id]).ok();
+}

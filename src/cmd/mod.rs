@@ -37,6 +37,7 @@ mod wrap;
 use std::process::ExitCode;
 
 use crate::cli::{self, Cli, Verb};
+use crate::runtime::files;
 use crate::runtime::input::node_files;
 use crate::runtime::state::store;
 use anyhow::{Result, bail};
@@ -58,6 +59,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         out::text(&cli::command().render_help().to_string())?;
         return Ok(ExitCode::FAILURE);
     };
+    make_room(&verb)?;
     match &verb {
         // These check the node's settings themselves.
         Verb::Doctor(args) => return doctor::run(global, args),
@@ -103,6 +105,38 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Verb::Uninstall(args) => install::uninstall(&args),
         Verb::Wrap(args) => Ok(wrap::run(&global, &args)),
     }
+}
+
+/// Raises the caller's limit of a file's size, which would cut the log and the records. A verb that writes them is
+/// refused under a low limit that cannot be raised.
+fn make_room(verb: &Verb) -> Result<()> {
+    let Err(limit) = files::make_room() else {
+        return Ok(());
+    };
+    let writes = matches!(
+        verb,
+        Verb::Create(_)
+            | Verb::Start(_)
+            | Verb::Run(_)
+            | Verb::Exec(_)
+            | Verb::Kill(_)
+            | Verb::Delete(_)
+            | Verb::Pause(_)
+            | Verb::Resume(_)
+            | Verb::Update(_)
+            | Verb::Approve(_)
+            | Verb::Deny(_)
+            | Verb::Extend(_)
+            | Verb::Verify(_)
+            | Verb::Wrap(_)
+    );
+    if writes {
+        bail!(
+            "RLIMIT_FSIZE is {limit} bytes, which could cut the container's log: use `ulimit -f unlimited`, or {} KiB or more",
+            files::LONGEST >> 10
+        );
+    }
+    Ok(())
 }
 
 /// The version in runc's form, which engines parse for the words `spec:`.

@@ -1,5 +1,7 @@
 //! `spec`
 
+use std::fs::File;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -24,7 +26,9 @@ pub fn run(args: &SpecArgs) -> Result<ExitCode> {
         deny_devices(&mut spec)?;
     }
     let text = serde_json::to_string_pretty(&spec)?;
-    std::fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
+    // A link that leads nowhere does not exist either, and is not followed.
+    let written = File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| format!("write {path:?}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -62,4 +66,26 @@ fn deny_devices(spec: &mut Spec) -> Result<()> {
         linux.set_resources(Some(resources));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::TestDir;
+
+    #[test]
+    fn an_example_is_not_written_through_a_link() {
+        let scratch = TestDir::new("spec");
+        let args = SpecArgs {
+            bundle: scratch.0.clone(),
+            rootless: false,
+        };
+        let (path, target) = (scratch.0.join("config.json"), scratch.0.join("target"));
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        run(&args).unwrap_err();
+        assert!(!target.exists());
+        std::fs::remove_file(&path).unwrap();
+        run(&args).unwrap();
+        assert!(path.exists());
+    }
 }

@@ -14,6 +14,7 @@ use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
 use super::program;
+use crate::sys::file_size;
 use crate::sys::open_files;
 
 /// How much of the end of a failed hook's output is shown, in bytes.
@@ -253,13 +254,12 @@ fn run_one(
     command
         .stdout(output.try_clone()?)
         .stderr(output.try_clone()?);
-    let mut child =
-        open_files::limit(&mut command)
-            .spawn()
-            .map_err(|error| HookFailure::NotStarted {
-                path: path.clone(),
-                error,
-            })?;
+    let mut child = file_size::limit(open_files::limit(&mut command))
+        .spawn()
+        .map_err(|error| HookFailure::NotStarted {
+            path: path.clone(),
+            error,
+        })?;
     match wait(&mut child, hook.timeout())? {
         Some(status) if status.success() => Ok(()),
         Some(status) => Err(HookFailure::Ended {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use oci_spec::runtime::{PosixRlimitType, Process, Spec};
 
 use super::EnforceError;
+use crate::sys::file_size::{self, FileSizeLimit};
 use crate::sys::open_files::{self, OpenFilesLimit};
 
 /// process
@@ -53,10 +54,24 @@ pub fn open_files(spec: &Spec) -> Option<OpenFilesLimit> {
     })
 }
 
-/// Lowers the limits of descriptors from those of the set-up to the program's. The set-up's descriptors are closed.
+/// process.rlimits: the limits of a file's size. `u64::MAX` is RLIM_INFINITY.
+fn file_size(spec: &Spec) -> Option<FileSizeLimit> {
+    let mut limits = of(spec)?.rlimits().iter().flatten();
+    let size = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitFsize)?;
+    let bytes = |limit: u64| Some(limit).filter(|limit| *limit != u64::MAX);
+    Some(FileSizeLimit {
+        soft: bytes(size.soft()),
+        hard: bytes(size.hard()),
+    })
+}
+
+/// Lowers the limits of descriptors and of a file's size from those of the set-up to the program's. The set-up's
+/// descriptors are closed.
 pub fn limit_open_files(spec: &Spec) -> Result<(), EnforceError> {
     let limited = open_files::give_back(open_files(spec));
-    limited.map_err(EnforceError::step("set the limit of descriptors"))
+    limited.map_err(EnforceError::step("set the limit of descriptors"))?;
+    let limited = file_size::give_back(file_size(spec));
+    limited.map_err(EnforceError::step("set the limit of a file's size"))
 }
 
 #[cfg(test)]

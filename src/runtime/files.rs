@@ -10,7 +10,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::runtime::RuntimeError;
-use crate::sys::procfs;
+use crate::sys::{file_size, procfs};
 
 /// Reads a file of the runtime's, of at most 64 MiB.
 pub fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
@@ -22,7 +22,17 @@ pub fn read_text(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     let file = options
         .open(path)
         .map_err(RuntimeError::io(format!("open {path:?}")))?;
-    procfs::at_most(file, 64 << 20).map_err(RuntimeError::io(format!("read {path:?}")))
+    procfs::at_most(file, LONGEST).map_err(RuntimeError::io(format!("read {path:?}")))
+}
+
+/// The longest file of a run in bytes.
+pub const LONGEST: u64 = 64 << 20;
+
+/// Raises the caller's limit of a file's size. The error is a limit that could cut a file of a run.
+pub fn make_room() -> Result<(), u64> {
+    file_size::raise()
+        .filter(|limit| *limit < LONGEST)
+        .map_or(Ok(()), Err)
 }
 
 /// Lets only their owner write the files that this process makes, whatever the caller's umask is.

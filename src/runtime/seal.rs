@@ -17,6 +17,7 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::runtime::RuntimeError;
+use crate::sys::file_size;
 use crate::sys::mount::change;
 
 const EXE: &str = "/proc/self/exe";
@@ -140,6 +141,10 @@ fn execute_again(tree: &OwnedFd, listen: ListenFds) -> std::io::Error {
     ) else {
         return std::io::Error::other("an argument has a NUL byte");
     };
+    // It raises the limit again, and must know the caller's.
+    if let Err(error) = file_size::give_back(None) {
+        return error;
+    }
     let Err(errno) = nix::unistd::fexecve(tree.as_raw_fd(), &args, &env);
     errno.into()
 }

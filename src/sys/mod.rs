@@ -9,6 +9,7 @@ pub mod clocks;
 pub mod deadline;
 pub mod event;
 pub mod fanotify;
+pub mod file_size;
 pub mod kernel;
 pub mod keyring;
 pub mod loopback;

@@ -16,6 +16,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetError,
 };
 
+use super::file_size;
 use super::open_files;
 use super::path::resolve_owned;
 
@@ -71,6 +72,7 @@ pub fn command(program: &Path, variables: &[&str]) -> Command {
         }
     }
     open_files::limit(&mut command);
+    file_size::limit(&mut command);
     command
 }
 

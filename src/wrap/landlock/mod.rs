@@ -58,6 +58,7 @@ use crate::runtime::input::node_files;
 use crate::runtime::network::reading::{RequestSetup, UserSecretReader};
 use crate::runtime::network::upstream;
 use crate::sidecar::Proxy;
+use crate::sys::file_size;
 use crate::sys::open_files;
 use crate::sys::path::RealPaths;
 use crate::sys::process;
@@ -137,6 +138,7 @@ fn run_decided(
     // The rules hold the files from here on, and the command gets the caller's limit.
     drop(decision.sources);
     open_files::give_back(None).context("set the limit of descriptors")?;
+    file_size::give_back(None).context("set the limit of a file's size")?;
     // This process acts for the command, so it gets no more rights than the command.
     privileges::drop_to(&capabilities)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
