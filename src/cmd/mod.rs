@@ -108,7 +108,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 /// Raises the caller's limit of a file's size, which would cut the log and the records. A verb that writes them is
-/// refused under a low limit that cannot be raised.
+/// refused under a low limit that cannot be raised; what ends a container never is.
 fn make_room(verb: &Verb) -> Result<()> {
     let Err(limit) = files::make_room() else {
         return Ok(());
@@ -119,8 +119,6 @@ fn make_room(verb: &Verb) -> Result<()> {
             | Verb::Start(_)
             | Verb::Run(_)
             | Verb::Exec(_)
-            | Verb::Kill(_)
-            | Verb::Delete(_)
             | Verb::Pause(_)
             | Verb::Resume(_)
             | Verb::Update(_)
