@@ -589,6 +589,31 @@ fn n49_a_ceiling_of_the_node_forbids_a_users_keys() {
     }
 }
 
+/// Only a rule for requests puts a key in: one for the whole host leaves its variable empty.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_user_is_told_of_a_key_that_a_rule_for_the_whole_host_leaves_unused() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    person.private(".config/agentbox/key", &value(&person, "whole"));
+    let from = "file = \"~/.config/agentbox/key\"\nheader = \"x-file: {}\"\nenv = \"FILE_KEY\"";
+    person.private(CONFIG, &secret("whole", from));
+    let requests = format!("GET https://{HOST}/**");
+    let (host, _) = HOST.split_once('/').unwrap();
+    for (rule, is_told) in [
+        (host, true),
+        (&requests, false),
+        ("other.example.test", false),
+    ] {
+        for seen in person.keyed(&["--allow", rule], "true") {
+            let told = seen
+                .stderr
+                .contains("agentbox: secret whole is not used: network.allow opens");
+            assert_eq!(told, is_told, "{rule}: {seen}");
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn n49_a_key_of_the_node_is_roots_and_a_user_is_told_what_to_do() {

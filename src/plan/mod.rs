@@ -53,7 +53,7 @@ mod reason;
 pub mod report;
 mod root;
 pub mod scratch;
-mod secrets;
+pub mod secrets;
 pub mod set_id;
 pub mod settings;
 mod sidecar;

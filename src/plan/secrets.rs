@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use super::error::PlanError;
 use super::network::NetworkPlan;
 use super::warning::Warning;
-use crate::policy::{HoneyThen, HoneyValue, NodeSecret, PolicyName, SecretName, VariableName};
+use crate::policy::{
+    HoneyThen, HoneyValue, Network, NodeSecret, PolicyName, SecretName, VariableName,
+};
 use crate::rules::request::Scheme;
 use crate::rules::{AskRules, Decision, EgressRules, Host};
 
@@ -134,11 +136,24 @@ pub(super) fn baits(
 
 /// Warnings about secrets that a container with its own network does not use although it reaches their hosts.
 pub(super) fn not_seen(secrets: &[NodeSecret], network: &NetworkPlan) -> Vec<Warning> {
-    if network.shared.is_some() {
-        return Vec::new();
+    match network.shared {
+        Some(_) => Vec::new(),
+        None => not_seen_by(secrets, &network.rules),
     }
-    let unseen = unseen(secrets, &network.rules);
-    let warnings = unseen.map(|(secret, host)| Warning::SecretNotSeen {
+}
+
+/// The same before there is a plan, for a user's own secrets.
+pub fn not_seen_under(secrets: &[NodeSecret], network: &Network) -> Vec<Warning> {
+    let rules = EgressRules {
+        allow: network.allowed_at_first().cloned().collect(),
+        deny: network.deny.clone(),
+        ..EgressRules::default()
+    };
+    not_seen_by(secrets, &rules)
+}
+
+fn not_seen_by(secrets: &[NodeSecret], rules: &EgressRules) -> Vec<Warning> {
+    let warnings = unseen(secrets, rules).map(|(secret, host)| Warning::SecretNotSeen {
         secret: secret.name.to_string(),
         host: host.to_string(),
     });

@@ -296,7 +296,7 @@ fn prepare(
         Some(way_out) => selection.context(way_out)?,
         None => selection?,
     })?;
-    secrets::say_what_is_forbidden(wanted, &resolved);
+    secrets::say_what_is_not_used(wanted, &resolved);
     proxy::tell(wanted, &resolved);
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;

@@ -20,6 +20,7 @@ use super::settings::{is_closed, places};
 use super::variables;
 use super::wanted::WrapRequest;
 use crate::log::progress::Progress;
+use crate::plan::secrets::not_seen_under;
 use crate::policy::{
     Field, NodeSecret, ResolvedPolicy, SecretCommand, Switch, UserSource, VariableName,
 };
@@ -196,10 +197,14 @@ pub fn withheld(wanted: &WrapRequest) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Says which secrets of the user a run would use, if the policy let it.
-pub fn say_what_is_forbidden(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+/// Says which secrets of the user a run would use, if its policy and its rules let it.
+pub fn say_what_is_not_used(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
     let network = &resolved.policy.network;
     if network.user_secrets == Switch::On {
+        let unused = not_seen_under(&wanted.asked.secrets, network);
+        for warning in unused.iter().filter(|_| !wanted.quiet) {
+            crate::log::complain(&format!("agentbox: {warning}"));
+        }
         return;
     }
     let origin = resolved.origins.get(&Field::NetworkUserSecrets);
