@@ -156,6 +156,7 @@ pub fn read_project(path: &Path) -> Result<String, String> {
     let file = match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(Errno::LOOP) => return Err("is a link".to_owned()),
+        Err(Errno::NOENT) => return Err("is not there".to_owned()),
         Err(error) => return Err(format!("cannot be read ({error})")),
     };
     if !file.metadata().is_ok_and(|meta| meta.is_file()) {
