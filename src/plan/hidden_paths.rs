@@ -127,11 +127,11 @@ impl SortedMounts {
     }
 
     /// The protected paths that the container sees in their own mounts: not covered by another mount, and not hidden.
-    /// Their parents are held in place. `masked` are the engine's hidden paths, which `wrap --hide` adds to.
+    /// Their parents are held in place. `hidden` are the paths of `wrap --hide`.
     pub(super) fn protected(
         &mut self,
         overlays: &[EphemeralMount],
-        masked: &[String],
+        hidden: &[String],
     ) -> Vec<ProtectedPath> {
         let shown = |destination: &Path, path: &Path| {
             let above = self
@@ -143,7 +143,7 @@ impl SortedMounts {
             let mut over = overlays.iter().filter(|o| path.starts_with(&o.path));
             let covered = over.any(|o| o.path.starts_with(destination));
             let is_masked = |above: &Path| {
-                self.masked.contains(above) || masked.iter().any(|m| Path::new(m) == above)
+                self.masked.contains(above) || hidden.iter().any(|path| Path::new(path) == above)
             };
             own && !covered && !path.ancestors().any(is_masked)
         };

@@ -75,7 +75,9 @@ pub(super) fn plan(
     let overlays = ephemeral(&resolved.policy, root, bundle, &sorted.kept);
     let found_in = sorted.held(&overlays);
     let masked = linux.and_then(|l| l.masked_paths().as_ref());
-    let protected = sorted.protected(&overlays, masked.map_or(&[], Vec::as_slice));
+    // Those of `wrap` are there, and resolved. Of others a mask may cover nothing.
+    let hidden = masked.filter(|_| !bundle.wrapped.is_empty());
+    let protected = sorted.protected(&overlays, hidden.map_or(&[], Vec::as_slice));
     let excludes = sorted.excludes.into_iter();
     let mut plan = FilesystemPlan {
         root,
