@@ -20,15 +20,18 @@ pub struct ClockReading {
     pub unix: i64,
 }
 
+/// The last second that RFC 3339 can write: 9999-12-31T23:59:59Z.
+const LAST: i64 = 253_402_300_799;
+
 /// A date and time, written as RFC 3339 with its offset: `2026-12-01T18:00:00Z`. Shown in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct EndDate(i64);
 
 impl EndDate {
-    /// The date at this second since 1970; `None` beyond the calendar.
+    /// The date at this second since 1970; `None` outside the years 1970 to 9999 in UTC: RFC 3339 has no text for it.
     pub fn of(unix: i64) -> Option<Self> {
-        DateTime::from_timestamp(unix, 0).map(|_| Self(unix))
+        (0..=LAST).contains(&unix).then_some(Self(unix))
     }
 
     /// Its second since 1970.
@@ -41,12 +44,13 @@ impl FromStr for EndDate {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let grammar = "a date and a time with its offset (RFC 3339), such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00";
+        let grammar = "a date and a time with its offset (RFC 3339), such as 2026-12-01T18:00:00Z or 2026-12-01T18:00:00+01:00, in the years 1970 to 9999 (UTC)";
         // chrono also takes a space for the T.
         let date = DateTime::parse_from_rfc3339(text).ok();
         let date = date.filter(|_| text.as_bytes().get(10) == Some(&b'T'));
-        let date = date.ok_or_else(|| ValueError::grammar(text, grammar))?;
-        Ok(Self(date.timestamp()))
+        // The offset can lead beyond the years that RFC 3339 can write.
+        let end = date.and_then(|date| Self::of(date.timestamp()));
+        end.ok_or_else(|| ValueError::grammar(text, grammar))
     }
 }
 
@@ -168,8 +172,39 @@ mod tests {
             "2026-12-01 18:00:00Z",
             "2026-02-30T18:00:00Z",
             "tomorrow",
+            "9999-12-31T23:59:59-01:00",
+            "0000-01-01T00:00:00+01:00",
+            "1970-01-01T00:00:00+00:01",
+            "+10000-01-01T00:59:59Z",
         ] {
             assert!(bad.parse::<EndDate>().is_err(), "{bad:?}");
+        }
+    }
+
+    /// Records and the sidecar's configuration have the text of a date: each date that is accepted must be readable again.
+    #[test]
+    fn a_date_that_is_accepted_is_written_as_it_is_read() {
+        let read_again = |date: EndDate| {
+            assert_eq!(date.to_string().parse(), Ok(date), "{date}");
+            let json = serde_json::to_string(&date).unwrap();
+            assert_eq!(serde_json::from_str::<EndDate>(&json).unwrap(), date);
+        };
+        let mut accepted = 0;
+        for year in ["0000", "0001", "1969", "1970", "2026", "9998", "9999"] {
+            for day in ["01-01T00:00:00", "06-30T12:59:60", "12-31T23:59:59.9"] {
+                for offset in ["Z", "+00:00", "-00:01", "+23:59", "-23:59"] {
+                    let date = format!("{year}-{day}{offset}").parse();
+                    accepted += usize::from(date.map(read_again).is_ok());
+                }
+            }
+        }
+        assert!(accepted > 40, "{accepted}");
+        // Seconds, in steps that meet no calendar's period, and the bounds.
+        for unix in (0..=LAST).step_by(98_765_431).chain([LAST]) {
+            read_again(EndDate::of(unix).unwrap());
+        }
+        for unix in [-1, LAST + 1, i64::MIN, i64::MAX] {
+            assert_eq!(EndDate::of(unix), None, "{unix}");
         }
     }
 
