@@ -10,6 +10,7 @@ use std::str::FromStr;
 
 use super::conflict::Conflict;
 use super::fields::Fields;
+use super::temporary::endless;
 use super::{Access, Field, GuestPath, PolicyError, PolicyName, Switch, UNCONFINED};
 use crate::engines::annotation::may_be_of_the_image;
 use crate::text::{ValueError, distance, nearest, shown};
@@ -162,7 +163,10 @@ impl AnnotationRequest {
         let taken = match key {
             AnnotationKey::Policy => set(&mut self.policy, value),
             AnnotationKey::Workspace => set(&mut self.workspace, value),
-            AnnotationKey::Field(field) => self.fields.take(field, value),
+            AnnotationKey::Field(field) => {
+                let taken = self.fields.take(field, value);
+                taken.map_err(|problem| endless(field, value, problem))
+            }
         };
         if key != AnnotationKey::Policy {
             self.change.get_or_insert_with(|| name.clone());

@@ -273,7 +273,7 @@ fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
         let taken = layer.fields.take(field, &value);
         taken.map_err(|problem| OptionError::OptionValue {
             option: last.origin(),
-            problem,
+            problem: temporary::endless(field, &value, problem),
         })?;
         layer.origins.insert(field, last.origin());
     }

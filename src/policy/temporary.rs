@@ -5,10 +5,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Field;
 use super::list::{Item, split};
 use super::period::Lifetime;
 use crate::rules::{ClockReading, EgressRule, EndDate, Expiry, RuleItem};
-use crate::text::{ValueError, string_form};
+use crate::text::{ValueError, shown, string_form};
 
 const GRAMMAR: &str = "a rule and its end: RULE or @PRESET, then for 10m (1s to 366d), or until 2026-12-01T18:00:00Z (a date, a time and its \
                        offset)";
@@ -77,6 +78,20 @@ pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
         false => (text(&lasting), text(&temporary)),
     }
 }
+
+/// The error of a list: denied rules never end, so the error about one does not lead to the list of allowed rules.
+pub(super) fn endless(field: Field, list: &str, problem: ValueError) -> ValueError {
+    let ends = |item: &&str| RuleItem::has_end(item) && shown(item) == problem.value;
+    match split::<RuleItem>(list).iter().any(|item| ends(&item)) {
+        true if field == Field::NetworkDeny => ValueError {
+            allowed: DENIED.to_owned(),
+            ..problem
+        },
+        _ => problem,
+    }
+}
+
+const DENIED: &str = "a denied rule: denied rules have no end";
 
 /// A rule that allows until its end.
 #[derive(
@@ -167,6 +182,7 @@ mod tests {
             "internal:db.test:5432 for 1d",
             "@github until 2026-12-01T18:00:00Z",
             "GET,HEAD https://a.test/x/** for 90s",
+            "mcp:https://a.test/mcp tools/call:for tools/list for 90s",
         ] {
             assert_eq!(item(text).unwrap().to_string(), text);
         }
@@ -212,6 +228,12 @@ mod tests {
             "a.test for 10m until 2026-12-01T18:00:00Z",
             "a.test until 2026-12-01T18:00:00Z for 10m",
             "a.test FOR 10m",
+            "mcp:https://a.test/mcp tools/call:x for 10m for 20m",
+            "mcp:https://a.test/mcp tools/call:x for for 20m",
+            "mcp:https://a.test/mcp for 20m",
+            "mcp:https://a.test/mcp until tools/call:x for 20m",
+            "git:push a.test/o/r for 10m for 20m",
+            "@github for 10m for 20m",
             "a.test for 10m ",
         ] {
             assert!(item(text).is_err(), "{text:?}");

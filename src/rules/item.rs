@@ -122,12 +122,22 @@ text_type! {
     }
 }
 
-const WITHOUT_END: &str = "a rule without an end: those with one (for 10m, until 2026-12-01T18:00:00Z) stand in network.temporary";
+const WITHOUT_END: &str = "a rule without an end: allowed rules with one go into network.temporary (update: --for 10m); denied rules and limits have none";
 
-/// Whether a text is meant as a rule with an end.
-fn ends(text: &str) -> bool {
-    let mut words = text.rsplit(' ').skip(1);
-    matches!(words.next(), Some("for" | "until"))
+impl RuleItem {
+    /// Whether a text is meant as a rule with an end. Such a text is never a rule: an end that a list ignores would make
+    /// a lasting rule of a temporary one.
+    pub fn has_end(text: &str) -> bool {
+        let mut words = text.rsplit(' ').skip(1);
+        words.next().is_some_and(is_word_of_end)
+    }
+}
+
+/// Whether a word begins the end of a rule, in any case of its letters. No part of a rule is such a word.
+pub(super) fn is_word_of_end(word: &str) -> bool {
+    ["for", "until"]
+        .iter()
+        .any(|known| word.eq_ignore_ascii_case(known))
 }
 
 impl fmt::Display for RuleItem {
@@ -145,15 +155,10 @@ impl FromStr for RuleItem {
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text.strip_prefix('@') {
+            _ if Self::has_end(text) => Err(ValueError::grammar(text, WITHOUT_END)),
             Some(name) => name.parse().map(Self::Preset),
             None if GitRule::is_meant(text) => text.parse().map(Self::Git),
-            None => text
-                .parse()
-                .map(Self::Rule)
-                .map_err(|problem| match ends(text) {
-                    true => ValueError::grammar(text, WITHOUT_END),
-                    false => problem,
-                }),
+            None => text.parse().map(Self::Rule),
         }
     }
 }

@@ -75,24 +75,51 @@ fn a_rule_with_two_ends_is_refused() {
     );
 }
 
+/// With each kind of item: as methods of MCP, the words of an end would make a lasting rule.
 #[test]
 fn an_end_in_another_list_is_an_error_that_names_the_place() {
-    for field in ["network.allow", "network.deny"] {
-        let said = case().field(field, "a.test for 10m").error().to_string();
-        assert!(said.contains("network.temporary"), "{said}");
+    for rule in [
+        "a.test for 10m",
+        "a.test until 18:00",
+        "a.test FOR 10m",
+        "@github for 10m",
+        "git:push a.test/o/r for 10m",
+        "GET https://a.test/x for 10m",
+        "mcp:https://a.test/mcp tools/call:x for 10m",
+        "mcp:https://a.test/mcp tools/call:x until 2030-01-02T03:04:05Z",
+        "mcp:https://a.test/mcp tools/call:x Until 10m",
+    ] {
+        let allowed = case().field("network.allow", rule).error().to_string();
+        assert!(allowed.contains("network.temporary"), "{allowed}");
+        for field in ["allow", "limit", "deny"] {
+            let file = format!("base = 'standard'\nnetwork.{field} = ['{rule}']");
+            let said = case().file("own", &file).flag("own").error().to_string();
+            assert!(said.contains("network.temporary"), "{said}");
+        }
+        let preset = format!("['{rule}']");
+        let preset = case().preset("local", &preset);
+        assert!(preset.field("network.allow", "@local").resolve().is_err());
+        // A denied rule has none, and its error leads to no list that allows.
+        let denied = case().field("network.deny", rule).error().to_string();
+        let mut option = case();
+        option.asked.options = vec![FieldOption::adding("--deny", Field::NetworkDeny, rule)];
+        for said in [denied, option.error().to_string()] {
+            assert!(said.contains("denied rules have no end"), "{said}");
+            assert!(!said.contains("network.temporary"), "{said}");
+        }
     }
-    let file = "base = 'standard'\nnetwork.allow = ['a.test until 18:00']";
-    let said = case().file("own", file).flag("own").error().to_string();
-    assert!(said.contains("network.temporary"), "{said}");
+    for rule in [
+        "mcp:https://a.test/mcp for tools/list",
+        "mcp:https://a.test/mcp until",
+    ] {
+        for field in ["network.allow", "network.deny"] {
+            assert!(case().field(field, rule).resolve().is_err(), "{rule}");
+        }
+    }
     let said = case()
         .field("network.temporary", "a.test until 18:00")
         .error();
     assert!(said.to_string().contains("its offset"), "{said}");
-    // Nor may a preset have an end.
-    let preset = case()
-        .preset("local", "['a.test for 10m']")
-        .field("network.allow", "@local");
-    assert!(preset.resolve().is_err());
 }
 
 #[test]

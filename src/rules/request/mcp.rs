@@ -12,6 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rules::item::is_word_of_end;
 use crate::text::{ValueError, text_type};
 
 /// The methods that a rule can limit by a name, and the field of `params` with the name.
@@ -38,6 +39,8 @@ const MOST_STATES: usize = 4_000;
 
 const GRAMMAR: &str = "methods of MCP behind the address: METHOD[:NAME] each, such as tools/call:search_* or tools/list; a name can \
                        stand behind tools/call, prompts/get, resources/read, resources/subscribe and resources/unsubscribe alone";
+
+const NO_END: &str = "methods of MCP: `for` and `until` give an end, which stands last and once, in network.temporary alone";
 
 /// The field of `params` with the name that a method uses.
 pub fn name_field(method: &str) -> Option<&'static str> {
@@ -301,6 +304,10 @@ impl FromStr for McpWords {
                 Some(_) => return Err(ValueError::grammar(text, GRAMMAR)),
                 None => (word, NameGlob::any()),
             };
+            // The end of a rule, which only network.temporary reads: as methods, they would make the rule last.
+            if is_word_of_end(method) {
+                return Err(ValueError::grammar(text, NO_END));
+            }
             match is_method(method) {
                 true => Ok(McpWord {
                     method: method.to_owned(),
