@@ -210,7 +210,7 @@ impl Suggestion {
                     false => String::new(),
                 };
                 let expired = match addition.expired {
-                    true => "; its rule has expired",
+                    true => "; its rule has expired, this one has no end",
                     false => "",
                 };
                 line(
@@ -261,7 +261,12 @@ impl Suggestion {
             text += &format!("{head} = [\n  \"+\",\n");
             for addition in *additions {
                 let needed: Vec<String> = addition.needed_by.iter().map(|by| escape(by)).collect();
-                text += &format!("  {}, # {}\n", toml(&addition.value), needed.join(", "));
+                let expired = match addition.expired {
+                    true => "; its rule has expired, this one has no end",
+                    false => "",
+                };
+                let needed = needed.join(", ");
+                text += &format!("  {}, # {needed}{expired}\n", toml(&addition.value));
             }
             text += "]\n";
         }
@@ -330,7 +335,8 @@ mod tests {
         let expired: Vec<bool> = seen.network.iter().map(|one| one.expired).collect();
         assert_eq!(expired, [true, false]);
         let text = seen.text();
-        let line = "  a.test  for 1 denied: a.test:443; its rule has expired\n";
+        let line =
+            "  a.test  for 1 denied: a.test:443; its rule has expired, this one has no end\n";
         assert!(text.contains(line), "{text}");
         assert_eq!(text.matches("has expired").count(), 1, "{text}");
     }

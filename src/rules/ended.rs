@@ -56,6 +56,11 @@ impl EgressRules {
         self.allow.contains(rule) && self.ended_by_policy.contains(rule)
     }
 
+    /// Whether a rule has ended by itself: a caller who removes it then has what the call is for.
+    pub fn has_expired(&self, rule: &EgressRule) -> bool {
+        self.ends.contains_key(rule) && !self.allow.contains(rule)
+    }
+
     /// The rules that will expire.
     pub fn temporary(&self) -> impl Iterator<Item = (&EgressRule, Expiry)> {
         let ends = self.ends.iter().map(|(rule, end)| (rule, *end));

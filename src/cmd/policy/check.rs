@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::super::out;
-use super::verdict::{CaseAnswer, JsonVerdict, ending};
+use super::verdict::{CaseAnswer, JsonVerdict, ending, without_end};
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
@@ -181,11 +181,15 @@ fn of_case(
     if let Some(missing) = missing.filter(|_| !verdict.0) {
         let key = annotation_key(Field::NetworkAllow);
         let mut rules = network.rules.without_policys();
+        let lasts = without_end(&network, &missing);
         rules.insert(missing);
         let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
         annotations.insert(key.clone(), rules.join(", "));
         may_add.push(match resolve(&files.sources(&annotations, flag)) {
-            Ok(_) => format!("an annotation may add it: {key}=\"{}\"", rules.join(", ")),
+            Ok(_) => format!(
+                "an annotation may add it{lasts}: {key}=\"{}\"",
+                rules.join(", ")
+            ),
             Err(error) => format!("no annotation may add it: {error}"),
         });
     }
@@ -418,9 +422,11 @@ mod tests {
             ("db", 5432, "internal:db:5432"),
             ("new.test", 443, "new.test"),
         ] {
-            let rule = ask(host, port).missing(&network);
-            let rule = rule.map(|rule| rule.to_string());
-            assert_eq!(rule.as_deref(), Some(missing));
+            let rule = ask(host, port).missing(&network).unwrap();
+            assert_eq!(rule.to_string(), missing);
+            // Whoever adds it gives no end.
+            let is_said = !without_end(&network, &rule).is_empty();
+            assert_eq!(is_said, host != "new.test");
         }
     }
 

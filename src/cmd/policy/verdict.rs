@@ -57,3 +57,11 @@ pub fn ending(network: &NetworkPlan, rule: &EgressRule) -> String {
     let words = |end: &Expiry| format!(", {}", end.words(clock::reading()));
     network.rules.ends.get(rule).map(words).unwrap_or_default()
 }
+
+/// What to say of a missing rule that has ended: who adds it to network.allow gives no end.
+pub fn without_end(network: &NetworkPlan, missing: &EgressRule) -> &'static str {
+    match network.rules.has_expired(missing) {
+        true => " (without an end: its rule has expired)",
+        false => "",
+    }
+}

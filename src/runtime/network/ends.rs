@@ -81,16 +81,11 @@ pub(super) fn take_out(
 ) -> Result<(), RulesError> {
     for rule in remove {
         let is_there = rules.remove(&rule) || now.ends_by_policy(&rule);
-        if !is_there && !has_ended(now, &rule) {
+        if !is_there && !now.has_expired(&rule) {
             return Err(RulesError::NoRule(Box::new(rule)));
         }
     }
     Ok(())
-}
-
-/// Whether a rule has ended by itself: who removes it then has what was asked for.
-pub(super) fn has_ended(now: &EgressRules, rule: &EgressRule) -> bool {
-    now.ends.contains_key(rule) && !now.allow.contains(rule)
 }
 
 /// What the old or the new rules allow: for the record, while the sidecar may have either.

@@ -11,7 +11,7 @@ use crate::policy::{
 use crate::rules::{EgressRule, EgressRules, Expiry, NetworkLimit, RuleItem};
 use crate::runtime::RuntimeError;
 use crate::runtime::input::node_files::NodeFiles;
-use crate::runtime::network::ends::{self, either, has_ended, take_out};
+use crate::runtime::network::ends::{self, either, take_out};
 use crate::runtime::network::{ControlError, RulesError, control, ports};
 use crate::runtime::runs::{RunDir, events};
 use crate::runtime::state::identity;
@@ -164,7 +164,7 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     let remove = parse(&asked.remove)?;
     if !remove
         .iter()
-        .all(|rule| allow.contains(rule) || has_ended(now, rule))
+        .all(|rule| allow.contains(rule) || now.has_expired(rule))
     {
         return None;
     }
