@@ -151,6 +151,17 @@ fn n59_an_option_of_wrap_ends_and_a_ceilings_end_is_no_longer_one() {
     }
     let vague = wrap(&config, &format!("{rule} until 18:00"), "true").failed();
     assert!(vague.contains("its offset"), "{vague}");
+    // Both kinds of walls show the ends before a run.
+    for walls in ["namespaces", "landlock"] {
+        let allow = "new.example.com for 10m,old.example.com until 2020-01-01T00:00:00Z";
+        let words = ["--config", &config, "wrap", "--walls", walls, "--dry-run"];
+        let page = person.run(&[&words[..], &["--allow", allow, "--", "true"]].concat());
+        let page = page.ok();
+        assert!(page.contains("rule new.example.com: until "), "{page}");
+        let over = "rule old.example.com: expired at 2020-01-01T00:00:00Z";
+        assert!(page.contains(over), "{page}");
+        assert_eq!(page.matches("old.example.com").count(), 1, "{page}");
+    }
 
     // A ceiling whose rule ends permits no rule that ends later, or never.
     let node = super::NodeDir::new();

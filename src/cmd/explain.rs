@@ -186,7 +186,7 @@ pub(super) fn of_bundle(
         landlock,
         settings,
     } = explained;
-    ExplainedContainer {
+    let subject = ExplainedContainer {
         name,
         landlock,
         settings,
@@ -200,5 +200,6 @@ pub(super) fn of_bundle(
             .map(|f| explain::filter(&f.program)),
         chosen_by: decision.chosen_by,
         decided: decision.decided,
-    }
+    };
+    subject.at(clock::reading())
 }

@@ -463,3 +463,41 @@ fn wrap_is_explained_without_an_engine() {
         assert!(!wraps.contains(word), "{word}: {wraps}");
     }
 }
+
+/// A rule whose date is over is not among the reached hosts, and its end is named, by both kinds of walls.
+#[test]
+fn the_ends_of_rules_are_explained_whatever_the_walls() {
+    use crate::rules::{ClockReading, EgressRule, EndDate, Expiry};
+    let now = ClockReading {
+        boot_ms: 1_000,
+        unix: 1_600_000_000,
+    };
+    let mut decided = decided(&parse(engine()), "");
+    let network = &mut decided.plan.network;
+    network.mode = crate::policy::NetworkMode::Allowlist;
+    let over = Expiry::at(EndDate::of(1_500_000_000).unwrap());
+    for (rule, end) in [
+        ("old.test", over),
+        ("new.test", Expiry::after(600, now).unwrap()),
+    ] {
+        let rule: EgressRule = rule.parse().unwrap();
+        network.rules.allow.insert(rule.clone());
+        network.rules.ends.insert(rule, end);
+    }
+    let landlock = explain::LandlockWalls::of(&decided, 6);
+    let namespaces = subject("x", decided.clone()).at(now);
+    let mut landlocked = subject("x", decided);
+    (landlocked.decided, landlocked.landlock) = (None, Some(landlock));
+    let landlocked = landlocked.at(now);
+    for subject in [&namespaces, &landlocked] {
+        let text = explain::text(subject, explain::PageLength::Screen);
+        assert!(
+            text.contains("rule old.test: expired at 2017-07-14"),
+            "{text}"
+        );
+        assert!(text.contains("rule new.test: until 2020-09-13"), "{text}");
+        assert_eq!(text.matches("old.test").count(), 1, "{text}");
+    }
+    let json = serde_json::to_value(&landlocked).unwrap();
+    assert_eq!(json["landlock"]["expires"].as_array().unwrap().len(), 2);
+}

@@ -11,6 +11,7 @@ use super::{changed_calls, network, time};
 use crate::plan::process::core_words;
 use crate::plan::{DecidedPlan, NetworkPlan, OmittedMount, SyscallPlan, TimePlan, Warning, text};
 use crate::policy::{NetworkMode, Policy};
+use crate::rules::ClockReading;
 use crate::text::escape;
 
 /// The walls by Landlock.
@@ -42,6 +43,9 @@ pub struct LandlockWalls {
     /// When the command ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<TimePlan>,
+    /// The ends of rules and secrets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub expires: Vec<String>,
     /// What is weaker than a reader may expect.
     pub warnings: Vec<String>,
     /// What these walls lack compared with namespaces.
@@ -92,11 +96,18 @@ impl LandlockWalls {
                 .map(ToString::to_string)
                 .collect(),
             lacks: Vec::new(),
+            expires: Vec::new(),
             network: NetworkPlan {
                 // Nothing is kept after the run.
                 ..plan.network.clone()
             },
         }
+    }
+
+    /// As at this time: without the rules whose time is over, and with what is left of others.
+    pub fn expire(&mut self, now: ClockReading) {
+        self.network.rules.expire(now);
+        self.expires = time::expiries(&self.network, Some(now));
     }
 }
 
@@ -135,6 +146,9 @@ pub(super) fn explain(page: &mut Page, walls: &LandlockWalls, filter: Option<&st
     page.item("namespaces: the caller's");
     page.head("limits", "none holds");
     time::explain(page, walls.time);
+    for line in &walls.expires {
+        page.head("expires", line);
+    }
     for thing in &walls.not_given {
         page.head("not given", escape(thing));
     }

@@ -62,6 +62,21 @@ pub struct ExplainedContainer {
     pub settings: Vec<String>,
 }
 
+impl ExplainedContainer {
+    /// As at this time: without the rules whose time is over, and with what is left of others.
+    #[must_use]
+    pub fn at(mut self, now: ClockReading) -> Self {
+        if let Some(decided) = &mut self.decided {
+            decided.plan.network.rules.expire(now);
+        }
+        if let Some(walls) = &mut self.landlock {
+            walls.expire(now);
+        }
+        self.now = Some(now);
+        self
+    }
+}
+
 /// The plan with its policy and origins: one object for scripts.
 #[derive(Debug, Serialize)]
 pub struct FullPlan<'a> {
