@@ -10,9 +10,10 @@ use std::str::FromStr;
 
 use super::conflict::Conflict;
 use super::fields::Fields;
-use super::temporary::endless;
+use super::list::split;
 use super::{Access, Field, GuestPath, PolicyError, PolicyName, Switch, UNCONFINED};
 use crate::engines::annotation::may_be_of_the_image;
+use crate::rules::RuleItem;
 use crate::text::{ValueError, distance, nearest, shown};
 
 /// The annotation that names a policy.
@@ -219,6 +220,20 @@ fn disagree(first: AnnotationKey, second: AnnotationKey, conflict: Conflict) -> 
         conflict,
     }
 }
+
+/// The error of a list: denied rules never end, so the error about one does not lead to the list of allowed rules.
+pub(super) fn endless(field: Field, list: &str, problem: ValueError) -> ValueError {
+    let ends = |item: &&str| RuleItem::has_end(item) && shown(item) == problem.value;
+    match split::<RuleItem>(list).iter().any(|item| ends(&item)) {
+        true if field == Field::NetworkDeny => ValueError {
+            allowed: DENIED.to_owned(),
+            ..problem
+        },
+        _ => problem,
+    }
+}
+
+const DENIED: &str = "a denied rule: denied rules have no end";
 
 fn set<T: FromStr<Err = ValueError>>(slot: &mut Option<T>, value: &str) -> Result<(), ValueError> {
     *slot = Some(value.parse()?);

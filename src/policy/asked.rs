@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use super::annotation::endless;
 use super::conflict::Conflict;
 use super::fields::Fields;
 use super::option_error::OptionError;
@@ -273,7 +274,7 @@ fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
         let taken = layer.fields.take(field, &value);
         taken.map_err(|problem| OptionError::OptionValue {
             option: last.origin(),
-            problem: temporary::endless(field, &value, problem),
+            problem: endless(field, &value, problem),
         })?;
         layer.origins.insert(field, last.origin());
     }

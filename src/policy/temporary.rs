@@ -5,11 +5,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::Field;
 use super::list::{Item, split};
 use super::period::Lifetime;
 use crate::rules::{ClockReading, EgressRule, EndDate, Expiry, RuleItem};
-use crate::text::{ValueError, shown, string_form};
+use crate::text::{ValueError, string_form};
 
 const GRAMMAR: &str = "a rule and its end: RULE or @PRESET, then for 10m (1s to 366d), or until 2026-12-01T18:00:00Z (a date, a time and its \
                        offset)";
@@ -78,20 +77,6 @@ pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
         false => (text(&lasting), text(&temporary)),
     }
 }
-
-/// The error of a list: denied rules never end, so the error about one does not lead to the list of allowed rules.
-pub(super) fn endless(field: Field, list: &str, problem: ValueError) -> ValueError {
-    let ends = |item: &&str| RuleItem::has_end(item) && shown(item) == problem.value;
-    match split::<RuleItem>(list).iter().any(|item| ends(&item)) {
-        true if field == Field::NetworkDeny => ValueError {
-            allowed: DENIED.to_owned(),
-            ..problem
-        },
-        _ => problem,
-    }
-}
-
-const DENIED: &str = "a denied rule: denied rules have no end";
 
 /// A rule that allows until its end.
 #[derive(

@@ -11,6 +11,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::{ValueError, string_form};
 
+/// Whether a word begins the end of a rule, in any case of its letters. No part of a rule is such a word.
+pub(super) fn is_word_of_end(word: &str) -> bool {
+    ["for", "until"]
+        .iter()
+        .any(|known| word.eq_ignore_ascii_case(known))
+}
+
 /// Both clocks, read at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClockReading {

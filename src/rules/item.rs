@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::connection::NetworkRule;
+use super::expiry::is_word_of_end;
 use super::git::GitRule;
 use super::request::RequestRule;
 use crate::text::{ValueError, string_form, text_type};
@@ -131,13 +132,6 @@ impl RuleItem {
         let mut words = text.rsplit(' ').skip(1);
         words.next().is_some_and(is_word_of_end)
     }
-}
-
-/// Whether a word begins the end of a rule, in any case of its letters. No part of a rule is such a word.
-pub(super) fn is_word_of_end(word: &str) -> bool {
-    ["for", "until"]
-        .iter()
-        .any(|known| word.eq_ignore_ascii_case(known))
 }
 
 impl fmt::Display for RuleItem {

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::rules::item::is_word_of_end;
+use crate::rules::expiry::is_word_of_end;
 use crate::text::{ValueError, text_type};
 
 /// The methods that a rule can limit by a name, and the field of `params` with the name.
