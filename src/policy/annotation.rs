@@ -223,8 +223,8 @@ fn disagree(first: AnnotationKey, second: AnnotationKey, conflict: Conflict) -> 
 
 /// The error of a list: denied rules never end, so the error about one does not lead to the list of allowed rules.
 pub(super) fn endless(field: Field, list: &str, problem: ValueError) -> ValueError {
-    let ends = |item: &&str| RuleItem::has_end(item) && shown(item) == problem.value;
-    match split::<RuleItem>(list).iter().any(|item| ends(&item)) {
+    let ends = |item: &str| RuleItem::has_end(item) && shown(item) == problem.value;
+    match split::<RuleItem>(list).into_iter().any(ends) {
         true if field == Field::NetworkDeny => ValueError {
             allowed: DENIED.to_owned(),
             ..problem
