@@ -75,7 +75,7 @@ pub fn ruleset(rules: &[LandlockRule], ports: &[u16], abi: u32) -> Result<Rulese
 
 /// Opens the target of a rule. `None` if an unjudged target does not exist, or if a part was removed or replaced
 /// meanwhile.
-fn open(rule: &LandlockRule) -> Result<Option<OwnedFd>> {
+pub(super) fn open(rule: &LandlockRule) -> Result<Option<OwnedFd>> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(CWD, &rule.path, flags, Mode::empty()) {
         Ok(file) => file,

@@ -123,7 +123,7 @@ fn run_decided(
         );
     }
     let proxy = proxy::listen(&mut plan)?;
-    let rules = split::rules(&plan, &place.own(), &terminals, &RealPaths::default())?;
+    let rules = split::rules(&plan, &place.own()?, &terminals, &RealPaths::default())?;
     let abi = abi()?;
     if let Some(trust) = &trust {
         place.keep_trust(trust)?;

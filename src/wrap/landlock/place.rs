@@ -1,8 +1,9 @@
 //! SHELL. The directory of one run: HOME and TMPDIR of the command, and its generated files.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -10,11 +11,12 @@ use rustix::fs::{CWD, Dir, FileType, FlockOperation, Mode, OFlags};
 use rustix::path::Arg;
 
 use super::rules::LandlockRule;
+use super::split::judged;
 use crate::audit;
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::trust::TrustStore;
-use crate::plan::DecidedPlan;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
+use crate::plan::{DecidedPlan, SourceIdentity};
 use crate::policy::Tool;
 use crate::wrap::WrapRefusal;
 use crate::wrap::agents::AgentHome;
@@ -25,6 +27,12 @@ pub const OWN_VARIABLES: [&str; 4] = ["HOME", "TMPDIR", "TMP", "TEMP"];
 
 const NAME: &str = "agentbox-wrap-";
 const LOCK: &str = "lock";
+/// HOME of the command.
+const HOME: &str = "home";
+/// TMPDIR of the command.
+const TEMPORARY: &str = "tmp";
+/// In HOME: the trusted certificates.
+const TRUST: &str = ".agentbox";
 
 /// What the command finds in its HOME.
 pub struct RunHome {
@@ -43,10 +51,15 @@ impl RunHome {
 
 /// A run's directory for temporary files, removed when dropped.
 ///
-/// It is the user's, who may exchange it for another at any time, also below a TMPDIR of their own. So it is made and
-/// removed with the user's rights: root would follow the user's links.
+/// It is the user's, whose other processes may exchange it for another at any time. So it is made and removed with the
+/// user's rights, since root would follow the user's links, and used by descriptor: by name, a link in its place would
+/// lead the command's files, and the rules for them, elsewhere.
 pub struct RunTempDir {
     dir: PathBuf,
+    /// The directory itself, HOME and TMPDIR of the command.
+    opened: File,
+    home: File,
+    temporary: File,
     person: Person,
     /// Held while in use: a process that gets the lock may remove the directory.
     _lock: File,
@@ -66,26 +79,27 @@ impl RunTempDir {
         remove_abandoned(&base, person);
         let dir = nix::unistd::mkdtemp(&base.join(format!("{NAME}XXXXXX")))
             .with_context(|| format!("make a directory in {base:?}"))?;
-        let lock = File::options()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(dir.join(LOCK))
-            .with_context(|| format!("make {:?}", dir.join(LOCK)))?;
+        let opened = open_directory(CWD, &dir)?;
+        let is_private = |meta: &fs::Metadata| person.owns(meta) && meta.mode() & 0o077 == 0;
+        if !opened.metadata().is_ok_and(|meta| is_private(&meta)) {
+            bail!("{dir:?} changed when it was made");
+        }
+        let lock = create(&opened, LOCK, OFlags::WRONLY)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .with_context(|| format!("lock {dir:?}"))?;
-        let place = Self {
+        let own = |name: &str| {
+            let step = || format!("make {:?}", dir.join(name));
+            rustix::fs::mkdirat(&opened, name, Mode::RWXU).with_context(step)?;
+            open_directory(opened.as_fd(), Path::new(name))
+        };
+        Ok(Self {
+            home: own(HOME)?,
+            temporary: own(TEMPORARY)?,
+            opened,
             dir,
             person: person.clone(),
             _lock: lock,
-        };
-        for own in place.own() {
-            fs::DirBuilder::new()
-                .mode(0o700)
-                .create(&own)
-                .with_context(|| format!("make {own:?}"))?;
-        }
-        Ok(place)
+        })
     }
 
     /// Refuses a directory that the command could write: it contains the log and the locks of other runs.
@@ -103,45 +117,52 @@ impl RunTempDir {
 
     /// HOME of the command.
     pub fn home(&self) -> PathBuf {
-        self.dir.join("home")
+        self.dir.join(HOME)
     }
 
     /// TMPDIR of the command.
     pub fn temporary(&self) -> PathBuf {
-        self.dir.join("tmp")
+        self.dir.join(TEMPORARY)
     }
 
-    /// The directories that the command writes.
-    pub fn own(&self) -> [PathBuf; 2] {
-        [self.home(), self.temporary()]
+    /// The directories that the command writes, and which they must be.
+    pub fn own(&self) -> Result<[(PathBuf, SourceIdentity); 2]> {
+        let identity = |opened: &File| {
+            let found = opened.metadata().ok().and_then(|meta| judged(&meta));
+            found.context("look at the run's directory")
+        };
+        Ok([
+            (self.home(), identity(&self.home)?),
+            (self.temporary(), identity(&self.temporary)?),
+        ])
     }
 
     /// Where the command's trusted certificates are.
     fn trust(&self) -> PathBuf {
-        self.home().join(".agentbox")
+        self.home().join(TRUST)
     }
 
     /// Writes the command's trusted certificates. No other file of the command can get the certificate of its own
     /// authority.
     pub fn keep_trust(&self, trust: &TrustStore) -> Result<()> {
-        let own = self.trust();
         let all = trust.added_to(trust.nodes.as_bytes());
-        fs::create_dir_all(&own).with_context(|| format!("make {own:?}"))?;
+        let step = || format!("make {:?}", self.trust());
+        rustix::fs::mkdirat(&self.home, TRUST, Mode::RWXU).with_context(step)?;
+        let own = open_directory(self.home.as_fd(), Path::new(TRUST))?;
         for (name, text) in [(AUTHORITY, trust.authority.as_bytes()), (ALL, &all)] {
-            let path = own.join(name);
-            fs::write(&path, text).with_context(|| format!("write {path:?}"))?;
+            write(&own, name, text)?;
         }
         Ok(())
     }
 
     /// Fills the command's HOME. An agent's directories are links in it, since nothing is mounted.
     pub fn fill_home(&self, content: &RunHome, environment: &mut [String]) -> Result<()> {
-        let home = self.home();
-        let file = home.join(".gitconfig");
-        fs::write(&file, &content.git).with_context(|| format!("write {file:?}"))?;
+        write(&self.home, ".gitconfig", content.git.as_bytes())?;
         let Some(agent) = &content.agent else {
             return Ok(());
         };
+        // By its descriptor, whatever has its name by now.
+        let home = PathBuf::from(format!("/proc/self/fd/{}", self.home.as_raw_fd()));
         for (place, own) in &agent.mounts {
             let link = home.join(place.strip_prefix(&agent.inside).unwrap_or(place));
             let step = || format!("make the link {link:?}");
@@ -151,7 +172,8 @@ impl RunTempDir {
                 let named = environment
                     .iter_mut()
                     .filter(|pair| pair.split('=').next() == Some(name));
-                named.for_each(|pair| *pair = format!("{name}={}", link.display()));
+                let inside = self.home().join(link.strip_prefix(&home).unwrap_or(&link));
+                named.for_each(|pair| *pair = format!("{name}={}", inside.display()));
             }
         }
         Ok(())
@@ -197,13 +219,11 @@ impl RunTempDir {
 
     /// The sidecar's log.
     pub fn journal(&self) -> Result<File> {
-        let path = self.journal_path();
-        let file = File::options()
-            .append(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path);
-        file.with_context(|| format!("make {path:?}"))
+        create(
+            &self.opened,
+            audit::SIDECAR,
+            OFlags::WRONLY | OFlags::APPEND,
+        )
     }
 }
 
@@ -213,6 +233,26 @@ impl Drop for RunTempDir {
             log::warn!("remove {:?}: {error}", self.dir);
         }
     }
+}
+
+/// Opens a directory, and no link to one.
+fn open_directory(above: BorrowedFd<'_>, name: &Path) -> Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(above, name, flags, Mode::empty());
+    Ok(opened.with_context(|| format!("open {name:?}"))?.into())
+}
+
+/// Makes a file in a directory; one that is there is an error, also a link.
+fn create(directory: &File, name: &str, access: OFlags) -> Result<File> {
+    let flags = access | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR);
+    Ok(made.with_context(|| format!("make {name:?}"))?.into())
+}
+
+/// Writes a new file in a directory.
+fn write(directory: &File, name: &str, text: &[u8]) -> Result<()> {
+    let written = create(directory, name, OFlags::WRONLY)?.write_all(text);
+    written.with_context(|| format!("write {name:?}"))
 }
 
 /// Removes a run's directory. Its files belong to the current user, so missing permissions can be added.
@@ -281,10 +321,39 @@ fn remove_abandoned(base: &Path, person: &Person) {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::enforce::open;
+    use super::super::rules::{LandlockAccess, LandlockReason};
     use super::*;
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn what_takes_the_place_of_home_gets_no_file_and_no_rule() {
+        let place = RunTempDir::new(&Person::of_caller(Path::new("/")).unwrap()).unwrap();
+        let own = place.own().unwrap();
+        let (old, other) = (place.dir.join("old"), place.dir.join("other"));
+        fs::rename(place.home(), &old).unwrap();
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, place.home()).unwrap();
+        let content = RunHome {
+            git: "text".to_owned(),
+            agent: None,
+        };
+        place.fill_home(&content, &mut []).unwrap();
+        assert!(fs::read_dir(&other).unwrap().next().is_none());
+        assert_eq!(fs::read_to_string(old.join(".gitconfig")).unwrap(), "text");
+        let rules = own.map(|(path, identity)| LandlockRule {
+            path,
+            judged: Some(identity),
+            access: LandlockAccess::ReadWriteExecute,
+            why: LandlockReason::Run,
+            part: false,
+        });
+        let opened = rules.each_ref().map(|rule| open(rule).is_ok());
+        // The control: TMPDIR is what it was.
+        assert_eq!(opened, [false, true]);
     }
 
     #[test]

@@ -88,7 +88,11 @@ pub struct UnhiddenPath {
 }
 
 /// The rules for a plan. `own` are directories of this run, `terminals` are the command's input and output.
-pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRule> {
+pub fn of(
+    plan: &Plan,
+    own: &[(PathBuf, SourceIdentity)],
+    terminals: &[PathBuf],
+) -> Vec<LandlockRule> {
     let rule = |path: &Path, access, why| LandlockRule {
         path: path.to_owned(),
         judged: None,
@@ -119,10 +123,10 @@ pub fn of(plan: &Plan, own: &[PathBuf], terminals: &[PathBuf]) -> Vec<LandlockRu
             })
         })
         .collect();
-    rules.extend(
-        own.iter()
-            .map(|path| rule(path, LandlockAccess::ReadWriteExecute, LandlockReason::Run)),
-    );
+    rules.extend(own.iter().map(|(path, identity)| LandlockRule {
+        judged: Some(*identity),
+        ..rule(path, LandlockAccess::ReadWriteExecute, LandlockReason::Run)
+    }));
     // All of /proc: a rule needs an existing directory, and each process has its own.
     rules.push(rule(
         Path::new("/proc"),

@@ -21,7 +21,7 @@ const MOST: usize = 8192;
 /// The rules for a plan, for the node's current directories.
 pub fn rules(
     plan: &Plan,
-    own: &[PathBuf],
+    own: &[(PathBuf, SourceIdentity)],
     terminals: &[PathBuf],
     real: &RealPaths,
 ) -> Result<Vec<LandlockRule>> {
@@ -134,7 +134,7 @@ impl SplitRules {
 }
 
 /// The identity of a file or directory; rules never open anything else below a directory.
-fn judged(meta: &std::fs::Metadata) -> Option<SourceIdentity> {
+pub fn judged(meta: &std::fs::Metadata) -> Option<SourceIdentity> {
     let kind = FileKind::of(meta.mode());
     let is_it = meta.is_file() || meta.is_dir();
     is_it.then(|| SourceIdentity {
