@@ -111,6 +111,7 @@ fn an_end_in_another_list_is_an_error_that_names_the_place() {
     for rule in [
         "mcp:https://a.test/mcp for tools/list",
         "mcp:https://a.test/mcp until",
+        "mcp:https://a.test/mcp tools/call:x fro 10m",
     ] {
         for field in ["network.allow", "network.deny"] {
             assert!(case().field(field, rule).resolve().is_err(), "{rule}");

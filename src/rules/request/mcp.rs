@@ -305,7 +305,8 @@ impl FromStr for McpWords {
                 None => (word, NameGlob::any()),
             };
             // The end of a rule, which only network.temporary reads: as methods, they would make the rule last.
-            if is_word_of_end(method) {
+            // So would `10m` after a misspelt `for`. No method begins with a digit.
+            if is_word_of_end(method) || method.starts_with(|c: char| c.is_ascii_digit()) {
                 return Err(ValueError::grammar(text, NO_END));
             }
             match is_method(method) {
