@@ -296,6 +296,8 @@ fn direct_the_cause_of_an_end_is_in_the_chained_log_before_any_verb() {
         assert_eq!(line(), "", "the control: it runs");
         let init = format!("/proc/{}/exe", pid(&record["init"]));
         await_that("it has ended", || fs::read_link(&init).is_err());
+        // Beside much else, the other timekeeper writes a moment later.
+        await_that("its cause is written", || !line().is_empty());
         let said = line();
         assert!(said.contains("\"cause\":\"time.wall\""), "{lost}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
