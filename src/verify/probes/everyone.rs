@@ -142,13 +142,11 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
             Err(error) => return Finding::not_tried(format!("process {pid}: {error}")),
             Ok(found) => found,
         };
-        // An exec process that is starting shows neither its namespaces nor its program to its own user.
-        let may_be_ours = is_ours || faults.faults.is_empty();
         let finding = faults.finding(pid);
         if finding.outcome == Outcome::Held {
             return finding;
         }
-        match (may_be_ours, Instant::now() >= until) {
+        match (is_ours, Instant::now() >= until) {
             // Another process may have its pid by now.
             (false, _) if seen && members(view).is_ok_and(|now| !now.all.contains(&pid)) => {
                 return Finding::held("it has ended");

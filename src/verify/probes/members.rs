@@ -254,8 +254,22 @@ impl InitProcess {
         process_id::start_time(format_args!("self/fd/{dir}/{pid}")).ok()
     }
 
+    /// The user ids of the process with this pid in the container.
+    fn uids(&self, pid: i32) -> Option<Vec<u32>> {
+        let dir = self.proc.as_ref()?.as_raw_fd();
+        let status = procfs::lossy(format!("/proc/self/fd/{dir}/{pid}/status")).ok()?;
+        Some(numbers(&status, "Uid:"))
+    }
+
     fn membership(&self, one: &HiddenProcess) -> Membership {
-        let inside = self.proc.as_ref().map(|_| |pid| self.start_time(pid));
+        // Start times are clock ticks of 10 ms: another user's sandbox may have the same pid with the same one.
+        let is_its = |pid: &i32| self.uids(*pid).as_ref() == Some(&one.uids);
+        let start_time = |pid| {
+            Some(pid)
+                .filter(is_its)
+                .and_then(|pid| self.start_time(pid))
+        };
+        let inside = self.proc.as_ref().map(|_| start_time);
         judge(self, one, inside)
     }
 }
@@ -454,5 +468,15 @@ mod tests {
         };
         assert_eq!(init.start_time(own.pid), Some(own.start_time));
         assert_eq!(init.start_time(i32::MAX), None);
+        // The same number and start time, and another user.
+        let mut one = HiddenProcess::read(own.pid).unwrap();
+        let init = InitProcess {
+            depth: one.pids.len() + 1,
+            ..init
+        };
+        one.pids.push(own.pid);
+        assert_eq!(init.membership(&one), Membership::Certain);
+        one.uids[0] += 1;
+        assert_eq!(init.membership(&one), Membership::No);
     }
 }
