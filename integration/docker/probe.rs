@@ -139,28 +139,47 @@ pub fn run_probe_with(
 /// The one answer of `probe with STEP ARGUMENTS...`.
 #[track_caller]
 pub fn ask(docker: &Docker, walls: Walls, via: Via, more: &[&str], step: &[&str]) -> Answer {
-    let command = [&["probe", "with"], step].concat();
+    ask_each(docker, walls, via, more, &[step]).remove(0)
+}
+
+/// The answer of each step, all in one container.
+#[track_caller]
+pub fn ask_each(
+    docker: &Docker,
+    walls: Walls,
+    via: Via,
+    more: &[&str],
+    steps: &[&[&str]],
+) -> Vec<Answer> {
+    let script: String = steps
+        .iter()
+        .map(|step| format!("probe with '{}'; ", step.join("' '")))
+        .collect();
     // A busy engine sometimes loses all output of a short process: then retry.
     let text = (0..3)
-        .map(|_| run_probe_with(docker, walls, via, User::Root, more, &command))
+        .map(|_| run_probe_with(docker, walls, via, User::Root, more, &["sh", "-c", &script]))
         .find(|text| !text.is_empty());
     let text = text.unwrap_or_default();
-    parse(&text)
-        .remove(step[0])
-        .unwrap_or_else(|| panic!("the probe did not answer {step:?}: {text}"))
+    let answers: Vec<(String, Answer)> = text.lines().filter_map(line).collect();
+    let answered = answers.iter().map(|(name, _)| name.as_str());
+    assert!(
+        answered.eq(steps.iter().map(|step| step[0])),
+        "the probe did not answer {steps:?}: {text}"
+    );
+    answers.into_iter().map(|(_, answer)| answer).collect()
 }
 
 /// Lines of "name TAB word [TAB detail]".
 pub fn parse(text: &str) -> BTreeMap<String, Answer> {
-    text.lines()
-        .filter_map(|line| {
-            let mut fields = line.splitn(3, '\t');
-            let name = fields.next()?.to_owned();
-            let word = fields.next()?.trim_end().to_owned();
-            let detail = fields.next().unwrap_or("").trim_end().to_owned();
-            Some((name, Answer { word, detail }))
-        })
-        .collect()
+    text.lines().filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<(String, Answer)> {
+    let mut fields = line.splitn(3, '\t');
+    let name = fields.next()?.to_owned();
+    let word = fields.next()?.trim_end().to_owned();
+    let detail = fields.next().unwrap_or("").trim_end().to_owned();
+    Some((name, Answer { word, detail }))
 }
 
 /// An attack of the threat list, and the answer it must get.

@@ -64,6 +64,12 @@ impl Shell {
         self.keys(&format!("{line}\n"));
     }
 
+    /// Whether a text has come after the last one that was waited for.
+    pub fn shows(&mut self, text: &str) -> bool {
+        self.read();
+        self.shown.contains(text)
+    }
+
     /// Waits for a text after the last one that was waited for. Returns the output up to it.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
