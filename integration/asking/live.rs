@@ -3,6 +3,7 @@
 
 use super::{Agent, agentbox, arrived};
 use crate::command::kill_and_wait;
+use crate::docker::node::NodeFiles;
 use crate::docker::{Docker, runtime};
 
 /// Holds a connection to a port where the server speaks first, and notes when it ends.
@@ -269,4 +270,47 @@ fn new_rules_may_name_ports_without_a_listener() {
         before
     );
     assert!(banner(&agent, 25).contains("SSH-2.0-example"));
+}
+
+/// A policy's file may have a rule with a comma in its path. What `update` keeps of the rules is the same rule, and not another
+/// host.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn n24_an_update_makes_no_other_rule_of_a_comma_in_a_path() {
+    let docker = Docker::alone();
+    let mut node = NodeFiles::default();
+    let comma = "GET http://api.example.test/x,other.example.test:80";
+    let policy =
+        format!("base = \"standard\"\nnetwork.mode = \"allowlist\"\nnetwork.allow = [{comma:?}]\n");
+    node.write("policies/comma.toml", 0o644, &policy);
+    let agent = Agent::start(
+        &docker,
+        &[runtime(), "--annotation=dev.agentbox.policy=comma"],
+    );
+    let rules = |agent: &Agent| agent.network()["rules"]["allow"].clone();
+    assert_eq!(rules(&agent), serde_json::json!([comma]));
+    let added = "files.example.test:80";
+    agentbox(&["update", &agent.id(), "--network-add", added]).ok();
+    agentbox(&[
+        "update",
+        &agent.id(),
+        "--network-add",
+        "ssh.example.test:22",
+    ])
+    .ok();
+    agentbox(&[
+        "update",
+        &agent.id(),
+        "--network-remove",
+        "ssh.example.test:22",
+    ])
+    .ok();
+    assert_eq!(rules(&agent), serde_json::json!([added, comma]));
+    // The control: what was added is reached. The other half of the comma is not.
+    let url = "http://files.example.test/comma";
+    assert_eq!(agent.curl(true, &["-f", url]).code, 0);
+    let before = arrived(&["/comma", "other.example.test"]);
+    let url = "http://other.example.test/comma";
+    assert_ne!(agent.curl(true, &["-f", url]).code, 0);
+    assert_eq!(arrived(&["/comma", "other.example.test"]), before);
 }

@@ -69,7 +69,8 @@ impl Item for RuleItem {
     }
 }
 
-/// Items separated by commas; spaces around them are ignored. An empty value is an empty list: nothing is allowed.
+/// Items separated by commas; spaces around them are ignored, and commas within quotes are an item's own
+/// (`"GET https://a.example/x,y", b.example`). An empty value is an empty list: nothing is allowed.
 pub fn items<T: FromStr<Err = ValueError> + Ord + Item>(
     value: &str,
 ) -> Result<BTreeSet<T>, ValueError> {
@@ -81,11 +82,10 @@ pub(super) fn split<T: Item>(value: &str) -> Vec<&str> {
     if value.trim_matches(spaces).is_empty() {
         return Vec::new();
     }
-    let commas = value.match_indices(',').map(|(at, _)| at);
     let mut begin = 0;
     // Start and end of each item.
     let mut all: Vec<(usize, usize)> = Vec::new();
-    for end in commas.chain([value.len()]) {
+    for end in ends(value) {
         let mut item = (begin, end);
         while let Some(word) = all.pop_if(|(from, to)| {
             T::begins_with(
@@ -99,9 +99,51 @@ pub(super) fn split<T: Item>(value: &str) -> Vec<&str> {
         begin = end + 1;
     }
     let all = all.into_iter();
-    all.map(|(from, to)| value[from..to].trim_matches(spaces))
+    all.map(|(from, to)| unquoted(value[from..to].trim_matches(spaces)))
         .collect()
 }
+
+/// The commas outside of quotes, and the end. A quote begins with an item; no item of a list has one in its text.
+fn ends(value: &str) -> Vec<usize> {
+    let (mut is_begun, mut is_quoted) = (false, false);
+    let mut ends = Vec::new();
+    for (at, character) in value.char_indices() {
+        match character {
+            ' ' => continue,
+            QUOTE => is_quoted = !is_begun && !is_quoted,
+            ',' if !is_quoted => ends.push(at),
+            _ => {}
+        }
+        is_begun = character != ',' || is_quoted;
+    }
+    ends.push(value.len());
+    ends
+}
+
+/// What stands between the quotes. A text with other quotes stays as it is, and is no item.
+fn unquoted(item: &str) -> &str {
+    let inside = item
+        .strip_prefix(QUOTE)
+        .and_then(|rest| rest.strip_suffix(QUOTE));
+    match inside {
+        Some(inside) if !inside.contains(QUOTE) => inside,
+        _ => item,
+    }
+}
+
+/// The text of a list with these items.
+pub fn list_text<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
+    let quoted = items.into_iter().map(|item| {
+        let item = item.as_ref();
+        match item.contains(',') {
+            true => format!("{QUOTE}{item}{QUOTE}"),
+            false => item.to_owned(),
+        }
+    });
+    quoted.collect::<Vec<_>>().join(", ")
+}
+
+const QUOTE: char = '"';
 
 /// The syntax of annotations.
 impl<T: FromStr<Err = ValueError> + Ord + Item> FromStr for WrittenList<T> {
@@ -313,5 +355,48 @@ mod tests {
         ] {
             assert!(super::items::<RuleItem>(text).is_err(), "{text}");
         }
+    }
+
+    /// Rules are written as an annotation and read again by `update`: each is the same rule, and no part of one becomes another.
+    #[test]
+    fn a_comma_within_quotes_is_the_items_own() {
+        for rules in [
+            &["GET https://a.test/x,y.example.com"][..],
+            &["GET,HEAD https://a.test/x,GET,https:/b.test/y", "c.test"],
+            &[
+                "a.test",
+                "GET https://a.test/x,y",
+                "POST,PUT https://b.test/,",
+                "z.test:22",
+            ],
+        ] {
+            let text = super::list_text(rules);
+            let mut found: Vec<String> = super::items::<RuleItem>(&text)
+                .unwrap()
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            let mut rules = rules.to_vec();
+            found.sort_unstable();
+            rules.sort_unstable();
+            assert_eq!(found, rules, "{text}");
+        }
+        for text in [
+            "\"a.test",
+            "a.test\"",
+            "\"a.test\" \"b.test\"",
+            "\"a.test\"b.test",
+            "\"a.test, b.test\"",
+            "\"\"",
+            "\"\"a.test\"\"",
+            "GET,\"HEAD https://a.test/\"",
+            "\"GET\", https://a.test/",
+            "a.test\", \"b.test",
+        ] {
+            assert!(super::items::<RuleItem>(text).is_err(), "{text}");
+        }
+        // A quote within an item begins none: the comma after it parts.
+        assert_eq!(super::split::<RuleItem>("a\"b, c\""), ["a\"b", "c\""]);
+        assert_eq!(super::split::<RuleItem>(" \"a, b\" , c"), ["a, b", "c"]);
     }
 }

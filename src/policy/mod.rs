@@ -85,7 +85,7 @@ pub use error::{OverLimit, PolicyError};
 pub use file::{misnamed as misnamed_policy, unreadable};
 pub use honey::{HoneyThen, HoneyValue};
 pub use inbound::InboundPort;
-pub use list::items as annotation_list;
+pub use list::{items as annotation_list, list_text};
 pub use name::{PolicyChoice, PolicyName, UNCONFINED, VariableName};
 pub use network::MOST_PORTS;
 pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig, NodeLog};

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::list::{Item, split};
+use super::list::{Item, list_text, split};
 use super::period::Lifetime;
 use crate::rules::{ClockReading, EgressRule, EndDate, Expiry, RuleItem};
 use crate::text::{ValueError, string_form};
@@ -71,7 +71,7 @@ pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
     };
     let items = split::<TemporaryItem>(list);
     let (temporary, lasting): (Vec<&str>, Vec<&str>) = items.into_iter().partition(is_temporary);
-    let text = |items: &[&str]| (!items.is_empty()).then(|| items.join(","));
+    let text = |items: &[&str]| (!items.is_empty()).then(|| list_text(items));
     match temporary.is_empty() {
         true => (Some(list.to_owned()), None),
         false => (text(&lasting), text(&temporary)),
@@ -186,8 +186,8 @@ mod tests {
             ("a.test for 10m", None, some("a.test for 10m")),
             (
                 "GET,HEAD https://a.test/x for 10m, b.test,GET https://c.test/",
-                some("b.test,GET https://c.test/"),
-                some("GET,HEAD https://a.test/x for 10m"),
+                some("b.test, GET https://c.test/"),
+                some("\"GET,HEAD https://a.test/x for 10m\""),
             ),
             ("a.test until later", None, some("a.test until later")),
             ("for 10m", some("for 10m"), None),

@@ -13,7 +13,8 @@ use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
-    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, resolve,
+    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, list_text,
+    resolve,
 };
 use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
@@ -183,13 +184,10 @@ fn of_case(
         let mut rules = network.rules.without_policys();
         let lasts = without_end(&network, &missing);
         rules.insert(missing);
-        let rules: Vec<String> = rules.iter().map(ToString::to_string).collect();
-        annotations.insert(key.clone(), rules.join(", "));
+        let rules = list_text(rules.iter().map(ToString::to_string));
+        annotations.insert(key.clone(), rules.clone());
         may_add.push(match resolve(&files.sources(&annotations, flag)) {
-            Ok(_) => format!(
-                "an annotation may add it{lasts}: {key}=\"{}\"",
-                rules.join(", ")
-            ),
+            Ok(_) => format!("an annotation may add it{lasts}: {key}='{rules}'"),
             Err(error) => format!("no annotation may add it: {error}"),
         });
     }

@@ -6,7 +6,7 @@ use crate::audit::Event;
 use crate::plan::{NetworkPlan, Plan, join};
 use crate::policy::{
     Asker, Field, MOST_PORTS, Network, NetworkMode, Origin, Selection, Sources, annotation_key,
-    annotation_list, catalogue, resolve,
+    annotation_list, catalogue, list_text, resolve,
 };
 use crate::rules::{EgressRule, EgressRules, Expiry, NetworkLimit, RuleItem};
 use crate::runtime::RuntimeError;
@@ -384,8 +384,7 @@ fn note_origin(origins: &mut BTreeMap<String, String>, asked: &RuleChanges) {
 }
 
 fn words(rules: &BTreeSet<EgressRule>) -> String {
-    let words: Vec<String> = rules.iter().map(ToString::to_string).collect();
-    words.join(", ")
+    list_text(rules.iter().map(ToString::to_string))
 }
 
 #[cfg(test)]

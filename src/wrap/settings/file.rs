@@ -11,6 +11,7 @@ use super::effects::{asks, kept_outside, unasked, unprotects};
 use crate::cli::{AGENTS, Walls};
 use crate::policy::{
     ConnectService, Field, FieldOption, NodeSecret, OnUnknown, ProtectedName, Publish, UserSecret,
+    list_text,
 };
 use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
@@ -374,7 +375,7 @@ fn flatten(above: &str, table: &BTreeMap<String, Value>, all: &mut Vec<(String, 
         match value {
             Value::Text(text) => all.push((name, text.clone())),
             Value::Number(number) => all.push((name, number.to_string())),
-            Value::List(items) => all.push((name, items.join(","))),
+            Value::List(items) => all.push((name, list_text(items))),
             Value::Table(below) => flatten(&name, below, all),
         }
     }
@@ -432,7 +433,7 @@ mod tests {
             [
                 "set.limits.pids limits.pids=500 false",
                 "set.limits.memory limits.memory=4GiB false",
-                "set.syscalls.allow syscalls.allow=ptrace,perf_event_open false",
+                "set.syscalls.allow syscalls.allow=ptrace, perf_event_open false",
                 "allow network.allow=a.test true",
                 "allow network.allow=@github true",
                 "deny network.deny=b.test true",
