@@ -447,6 +447,18 @@ fn f37_the_users_git_shows_what_it_pushes() {
         seen.stderr.contains("packed-refs has replaced objects"),
         "{seen}"
     );
+    // Tables are not searched, which is said where git has them (2.46 migrates to them, 2.39 knows none).
+    fresh(&person);
+    let tables = evil(
+        "rm -rf .git/logs; git refs migrate --ref-format=reftable 2>/dev/null && echo tables;",
+    );
+    let seen = person.wraps(&[], &tables);
+    assert_eq!(
+        seen.stdout.contains("tables"),
+        seen.stderr
+            .contains(".git/reftable is not searched for replaced objects"),
+        "{seen}"
+    );
     // The control: without the wall git shows the other commit.
     fresh(&person);
     person

@@ -175,7 +175,7 @@ impl CleanedSource<'_> {
         }
         let gits: BTreeSet<&PathBuf> = self.watched.gits.iter().chain(&now.gits).collect();
         for git in gits {
-            let said = replaced::packed(self.root.as_fd(), &self.bind.source, git);
+            let said = replaced::among_branches(self.root.as_fd(), &self.bind.source, git);
             said.into_iter().for_each(|line| quarantine.fail(line));
         }
         if let Some(why) = &now.unread {

@@ -1,28 +1,50 @@
-//! SHELL. Replaced objects in `packed-refs`. With them git shows other commits than it pushes. Loose ones are files of
-//! the list, and moved aside; these are lines among the branches, and are only said.
+//! SHELL. Replaced objects among the branches. With them git shows other commits than it pushes. Loose ones are files of the
+//! list, and moved aside. Those in `packed-refs` are lines among the branches, and are only said; a table of the reftable format
+//! (gitformat-reftable(5), git 2.45) is not read, and that is said.
 
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::probe;
 
 /// The largest file that is read: 200,000 branches have about this much.
 const LARGEST: usize = 16 << 20;
 
-/// What to say of a git directory whose packed references have replaced objects, or are too many to search.
-pub(super) fn packed(root: BorrowedFd<'_>, source: &Path, git: &Path) -> Option<String> {
+const REFTABLE: &str = "reftable";
+
+/// What to say of a git directory whose branches may have replaced objects among them.
+pub(super) fn among_branches(root: BorrowedFd<'_>, source: &Path, git: &Path) -> Vec<String> {
+    let Ok(directory) = probe::directory_below(root, git) else {
+        return Vec::new();
+    };
+    let git = source.join(git);
+    [packed(&directory, &git), tables(&directory, &git)]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// Whatever is there under the name: git follows a link.
+fn tables(directory: &OwnedFd, git: &Path) -> Option<String> {
+    rustix::fs::statat(directory, REFTABLE, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some(format!(
+        "{} is not searched for replaced objects: review with git --no-replace-objects",
+        git.join(REFTABLE).display()
+    ))
+}
+
+fn packed(directory: &OwnedFd, git: &Path) -> Option<String> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let directory = probe::directory_below(root, git).ok()?;
     let file = rustix::fs::openat(directory, "packed-refs", flags, Mode::empty()).ok()?;
     let mut text = Vec::new();
     let _as_far = File::from(file)
         .take(LARGEST as u64 + 1)
         .read_to_end(&mut text);
-    let path = source.join(git).join("packed-refs");
+    let path = git.join("packed-refs");
     let path = path.display();
     if text.len() > LARGEST {
         return Some(format!(
