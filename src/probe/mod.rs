@@ -51,6 +51,7 @@ pub use pairs::SourcesByMount;
 pub use source::is_home;
 #[cfg(test)]
 pub(crate) use test_dir::TestDir;
+pub use volume::has_no_access_list;
 
 /// Why the bundle cannot be judged.
 #[derive(Debug, thiserror::Error)]

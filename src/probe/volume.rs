@@ -70,12 +70,13 @@ fn is_kept(fd: &OwnedFd, stat: &FileStat) -> rustix::io::Result<bool> {
 /// Whether a directory of root's lets no other user enter. An access list (acl(5)) may let some: it is not read.
 fn keeps_others_out(directory: &OwnedFd, stat: &FileStat) -> bool {
     let of_group = stat.mode & 0o010 != 0 && stat.gid != 0;
-    stat.mode & 0o001 == 0 && !of_group && has_no_list(directory)
+    stat.mode & 0o001 == 0 && !of_group && has_no_access_list(directory)
 }
 
-fn has_no_list(directory: &OwnedFd) -> bool {
+/// Whether a file has no access list (acl(5)). With one, the mode's bits of the group are the most that the list gives.
+pub fn has_no_access_list(file: &impl AsRawFd) -> bool {
     // O_PATH: fgetxattr(2) fails.
-    let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let size = rustix::fs::getxattr(path, c"system.posix_acl_access", &mut [0_u8; 0]);
     matches!(size, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }

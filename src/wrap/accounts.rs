@@ -93,7 +93,8 @@ fn members(text: &str, name: &str) -> Vec<u32> {
 }
 
 /// Whether nsswitch.conf(5) has a source of `database` other than files: LDAP, sssd.
-fn has_directory(database: &str) -> bool {
+/// Whether nsswitch.conf(5) names a directory service for a database: its entries are in no file.
+pub fn has_directory(database: &str) -> bool {
     let text = std::fs::read_to_string("/etc/nsswitch.conf").unwrap_or_default();
     names_directory(&text, database)
 }

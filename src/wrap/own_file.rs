@@ -10,8 +10,11 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use zeroize::Zeroizing;
 
+use super::accounts;
 use super::error::WrapRefusal;
 use super::person::Person;
+use crate::plan::passwd;
+use crate::probe::has_no_access_list;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
 
@@ -106,7 +109,7 @@ fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
             }
         )));
     }
-    if access.is_written_by_others() {
+    if access.is_written_by_others(&file) {
         bail!(refuse(format!(
             "is writable by others (mode {:o}), but it decides about the walls: chmod go-w it",
             access.mode & 0o7777
@@ -138,16 +141,20 @@ impl Access {
     }
 
     /// A group counts as the owner if it has no other member. Many systems set users up so: the group's number is the
-    /// user's, and group(5) lists no member.
-    fn is_written_by_others(&self) -> bool {
+    /// user's, group(5) lists no member, and passwd(5) no other user of it. Members in a directory service are not known,
+    /// and with an access list the group's bits are those of all whom it names.
+    fn is_written_by_others(&self, file: &File) -> bool {
         if self.mode & 0o022 == 0 {
             return false;
         }
-        if self.mode & 0o002 != 0 || self.gid != self.uid {
+        if self.mode & 0o002 != 0 || self.gid != self.uid || !has_no_access_list(file) {
             return true;
         }
-        let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-        !is_without_members(&groups, self.gid)
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        accounts::has_directory("passwd")
+            || accounts::has_directory("group")
+            || !is_without_members(&read("/etc/group"), self.gid)
+            || !is_of_one_user(&read("/etc/passwd"), self.gid)
     }
 }
 
@@ -156,6 +163,11 @@ fn is_without_members(groups: &str, gid: u32) -> bool {
     let mut lines = groups.lines().map(|line| line.split(':'));
     let own = lines.find_map(|mut fields| (fields.nth(2) == Some(&gid)).then(|| fields.next()));
     own == Some(Some(""))
+}
+
+fn is_of_one_user(users: &str, gid: u32) -> bool {
+    let mut of_group = passwd::lines(users).filter(|user| user.gid == gid);
+    of_group.all(|user| user.uid == gid)
 }
 
 fn text(file: File, path: &Path) -> Result<String> {
@@ -178,5 +190,8 @@ mod tests {
         for other in [1001, 1002, 100, 4] {
             assert!(!is_without_members(groups, other), "{other}");
         }
+        let users = "me:x:1000:1000::/home/me:\nyou:x:1001:1001::/:\nthird:x:1002:1001::/:\n";
+        assert!(is_of_one_user(users, 1000));
+        assert!(!is_of_one_user(users, 1001));
     }
 }
