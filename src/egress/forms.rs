@@ -235,8 +235,8 @@ pub fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// Decodes percent-encoding. Invalid escapes stay unchanged.
-pub fn percent_decoded(text: &str) -> Vec<u8> {
-    let bytes = text.as_bytes();
+pub fn percent_decoded(text: impl AsRef<[u8]>) -> Vec<u8> {
+    let bytes = text.as_ref();
     let (mut all, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
         let coded = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');

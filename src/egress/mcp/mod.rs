@@ -175,10 +175,27 @@ fn name(field: &str, params: &Members<'_>) -> Result<String, &'static str> {
     }
 }
 
-/// Whether an address has a segment `.` or `..`, encoded or not: servers resolve it, but rules do not.
+/// Whether an address has a segment `.` or `..`, however often encoded: servers decode it, some of them twice, and resolve it,
+/// but rules do not. An address that is encoded more often than [`MOST_DECODED`] counts as one.
 fn has_dots(uri: &str) -> bool {
-    let decoded = percent_decoded(uri);
-    let mut segments = decoded.split(|byte| b"/\\".contains(byte));
+    let mut decoded = uri.as_bytes().to_vec();
+    for _ in 0..MOST_DECODED {
+        if has_plain_dots(&decoded) {
+            return true;
+        }
+        let next = percent_decoded(&decoded);
+        if next == decoded {
+            return false;
+        }
+        decoded = next;
+    }
+    true
+}
+
+const MOST_DECODED: u32 = 5;
+
+fn has_plain_dots(uri: &[u8]) -> bool {
+    let mut segments = uri.split(|byte| b"/\\".contains(byte));
     segments.any(|segment| {
         let name = segment.split(|byte| b"?#".contains(byte)).next();
         name.is_some_and(|name| name == b"." || name == b"..")
@@ -256,6 +273,10 @@ mod tests {
                 r#""id":1,"method":"resources/read","params":{"uri":"a:b c"}"#,
                 &["resources/read:a:b c"],
             ),
+            (
+                r#""id":1,"method":"resources/read","params":{"uri":"file:///a%2520b/...%25"}"#,
+                &["resources/read:file:///a%2520b/...%25"],
+            ),
         ] {
             assert_eq!(calls(&body(rest)).unwrap(), expected, "{rest}");
         }
@@ -308,6 +329,10 @@ mod tests {
             &format!(r#"{call},"params":{{"name":"a\u00a0"}}"#),
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/../etc/x"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%2e%2E/etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%252e%252e/etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%25252e./etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/.%2525252e%2525252fetc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///a%25252525252525252541"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/..?x"}"#,
             r#""id":1,"result":{},"error":{}"#,
             r#""id":1"#,

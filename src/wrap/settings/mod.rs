@@ -166,13 +166,15 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
                 files: seal.included,
             }))
         }
-        // It may have set walls that the run would lack.
+        // It may have set walls that the run would lack, as may one whose entry cannot be read.
         TrustStanding::Changed => bail!(changed(
             path,
             "changed since you trusted it, or a file that it names did"
         )),
         TrustStanding::Unknown => Project::DoesNot("is not trusted".to_owned()),
-        TrustStanding::NotTold(why) => Project::DoesNot(format!("is not trusted ({why})")),
+        TrustStanding::NotTold(why) => {
+            bail!(changed(path, &format!("may be trusted, but {why}")))
+        }
     })
 }
 

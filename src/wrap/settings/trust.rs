@@ -112,8 +112,9 @@ impl Store {
     /// Whether the user trusts this content.
     pub fn standing(&self, path: &Path, text: &str, person: &Person) -> TrustStanding {
         let place = self.place(path);
-        if !self.has(path) {
-            return TrustStanding::Unknown;
+        match place.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return TrustStanding::Unknown,
+            Ok(_) | Err(_) => {}
         }
         let entry = self.dir.check(person).and_then(|()| read(&place, person));
         let entry = match entry {
