@@ -73,7 +73,8 @@ pub enum AddressRefusal {
     Denied(Box<EgressRule>),
 }
 
-/// The entries of IANA's registry of special-purpose IPv4 addresses (RFC 6890 and its updates).
+/// The entries of IANA's registry of special-purpose IPv4 addresses (RFC 6890 and its updates), without the networks for
+/// documentation (RFC 5737), which lead nowhere.
 const V4: &[(Ipv4Addr, u8, AddressRefusal)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8, AddressRefusal::Special),
     (Ipv4Addr::new(10, 0, 0, 0), 8, AddressRefusal::Private),

@@ -146,7 +146,8 @@ impl Record {
             return Err(RuntimeError::Input {
                 path,
                 why: format!(
-                    "its format is {format}, which no release of agentbox wrote: remove the container with `agentbox delete --force`"
+                    "its format is {format}, of an older agentbox, and this one reads {FORMAT}: remove the container with `agentbox delete \
+                     --force`"
                 ),
             });
         }
