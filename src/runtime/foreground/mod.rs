@@ -136,8 +136,10 @@ pub fn run(
         let signer = user_relay::sign(&place, &record, init, attendance.agent.as_ref())?;
         let sockets = user_relay::connect(&place, &record, init, attendance.sockets.as_ref())?;
         start::start_recorded(global, &place, lock, &mut record, attendance.proxy)?;
-        let keep = attendance.keep;
-        let mut prompts = keep.and_then(|keep| Prompts::new(record, keep));
+        if waits {
+            RunDir::of(&place).prune_beside(&record);
+        }
+        let mut prompts = attendance.keep.and_then(|keep| Prompts::new(record, keep));
         let signer = signer.map(|signer| confirmed(signer, prompts.as_mut(), attendance.agent));
         Ok((foreground, notify, (prompts, [signer, sockets])))
     });

@@ -1,8 +1,10 @@
 //! Removes the oldest runs: the node's file limits their number and their bytes.
 //!
-//! This happens when a container is deleted, not when one is created. The directory's link count shows whether there
-//! are too many: it counts subdirectories. Each deletion removes a bounded number, more than a creation adds. Bytes are
-//! counted at random, so that they are counted sooner or later whatever the number of runs.
+//! This happens when a container is deleted, not when one is created. `run` and `wrap` remove the run that theirs is too
+//! much while the program runs: a disk that discards blocks at once takes 0.1 to 4 ms for each file, and they wait for
+//! nothing else then. The directory's link count shows whether there are too many: it counts subdirectories. Each deletion
+//! removes a bounded number, more than a creation adds. Bytes are counted at random, so that they are counted sooner or later
+//! whatever the number of runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +12,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{LINK, base, read};
+use super::{LINK, RunDir, RunLifetime, base, read};
 use crate::policy::NodeLog;
 use crate::runtime::input::node_files;
 use crate::runtime::state::persons::{self, Use};
@@ -19,6 +21,8 @@ use crate::runtime::state::store;
 
 /// The most runs that one deletion removes.
 const MOST_REMOVED: usize = 64;
+/// The most runs that are removed while a program runs: its input and output wait meanwhile. One more than it adds.
+const MOST_REMOVED_BESIDE: usize = 2;
 /// One in this many deletions counts the bytes.
 const COUNTED_EVERY: u32 = 16;
 /// The most runs whose bytes are counted, newest first.
@@ -27,16 +31,30 @@ const MOST_COUNTED: usize = 4096;
 /// Removes runs beyond the node's limits, after this container was deleted. A failure is a warning: nothing depends on
 /// it.
 pub fn prune(record: &Record) {
-    let Some(base) = base() else { return };
-    let settings = node_files::log(&record.call.config).unwrap_or_default();
     let nanoseconds = chrono::Utc::now().timestamp_subsec_nanos();
     let sizes = match nanoseconds.is_multiple_of(COUNTED_EVERY) {
         true => Sizes::Count,
         false => Sizes::Ignore,
     };
+    remove_old(record, sizes, MOST_REMOVED);
+}
+
+impl RunDir {
+    /// Removes a few runs beyond the limit of their number while this container's program runs. Its deletion removes the
+    /// rest, and also these where the container may see the directory: then this run's logs are not there.
+    pub fn prune_beside(&self, record: &Record) {
+        if self.kept == RunLifetime::Stays {
+            remove_old(record, Sizes::Ignore, MOST_REMOVED_BESIDE);
+        }
+    }
+}
+
+fn remove_old(record: &Record, sizes: Sizes, most: usize) {
+    let Some(base) = base() else { return };
+    let settings = node_files::log(&record.call.config).unwrap_or_default();
     // Another user could lead the removal to directories of the caller's. Most deletions remove no run, and do not ask.
     let check = || persons::check(&base, Use::Logs).map_err(io::Error::other);
-    if let Err(error) = prune_in(&base, settings, sizes, check) {
+    if let Err(error) = prune_in(&base, settings, (sizes, most), check) {
         log::warn!("remove old runs from {base:?}: {error}");
     }
 }
@@ -51,7 +69,7 @@ enum Sizes {
 fn prune_in(
     base: &Path,
     settings: NodeLog,
-    sizes: Sizes,
+    (sizes, most): (Sizes, usize),
     check: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     let links = match fs::metadata(base) {
@@ -87,7 +105,7 @@ fn prune_in(
     // Oldest first.
     for name in old.iter().rev() {
         let dir = base.join(name);
-        if removed >= MOST_REMOVED {
+        if removed >= most {
             break;
         }
         if there.contains(&dir) {
@@ -163,8 +181,15 @@ mod tests {
             fs::write(run(n).join("node.jsonl"), "x").unwrap();
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
-        for expected in [136, 72, 20, 20] {
-            prune_in(&base.0, settings(20), Sizes::Ignore, || Ok(())).unwrap();
+        // Beside a program, two.
+        let few = (Sizes::Ignore, MOST_REMOVED_BESIDE);
+        prune_in(&base.0, settings(20), few, || Ok(())).unwrap();
+        assert_eq!(left(), 198);
+        for expected in [134, 70, 20, 20] {
+            prune_in(&base.0, settings(20), (Sizes::Ignore, MOST_REMOVED), || {
+                Ok(())
+            })
+            .unwrap();
             assert_eq!(left(), expected);
         }
         assert!(run(199).exists() && run(180).exists() && !run(179).exists());
@@ -172,7 +197,7 @@ mod tests {
             prune_in(
                 &base.0.join("absent"),
                 settings(20),
-                Sizes::Count,
+                (Sizes::Count, MOST_REMOVED),
                 || Ok(())
             )
             .is_ok()
@@ -189,10 +214,19 @@ mod tests {
             fs::write(run(n).join("node.jsonl"), [b'x'; 20 << 10]).unwrap();
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
-        prune_in(&base.0, settings(200), Sizes::Ignore, || Ok(())).unwrap();
+        prune_in(
+            &base.0,
+            settings(200),
+            (Sizes::Ignore, MOST_REMOVED),
+            || Ok(()),
+        )
+        .unwrap();
         assert_eq!(left(), 200);
         for expected in [136, 72, 51, 51] {
-            prune_in(&base.0, settings(200), Sizes::Count, || Ok(())).unwrap();
+            prune_in(&base.0, settings(200), (Sizes::Count, MOST_REMOVED), || {
+                Ok(())
+            })
+            .unwrap();
             assert_eq!(left(), expected);
         }
     }
@@ -209,7 +243,10 @@ mod tests {
         for stray in ["zzz", "0", "notes.txt"] {
             fs::write(base.0.join(stray), "").unwrap();
         }
-        let error = prune_in(&base.0, settings(5), Sizes::Ignore, || Ok(())).unwrap_err();
+        let error = prune_in(&base.0, settings(5), (Sizes::Ignore, MOST_REMOVED), || {
+            Ok(())
+        })
+        .unwrap_err();
         assert!(error.to_string().contains("-c0"), "{error}");
         let there: Vec<bool> = (0..10).map(|n| run(n).exists()).collect();
         assert_eq!(
