@@ -157,6 +157,7 @@ pub fn bundle(
     let (mut sources, mut opened, mut destinations) = (Vec::new(), Vec::new(), Vec::new());
     let mut ways = RootPaths::new(&root, &base);
     let mut parts = Vec::new();
+    let mut caches = Vec::new();
     for mount in spec.mounts().iter().flatten() {
         destinations.push(ways.resolve(mount.destination()));
         let Some(mut found) = judge.source(mount)? else {
@@ -164,8 +165,8 @@ pub fn bundle(
             continue;
         };
         if wrapped.caches.contains(mount.destination()) {
-            found.facts.no_overlay = overlay::why_not(&found.fd, &found.facts.file_system.kind);
             found.facts.no_links = judge.no_links(&found.fd);
+            caches.push((sources.len(), opened.len()));
         }
         opened.push(HeldSource::of(&found.facts, found.fd));
         let working = found.facts.home.as_ref().and_then(|h| h.working.as_ref());
@@ -173,6 +174,15 @@ pub fn bundle(
             parts.push(HeldSource::of(facts, fd));
         }
         sources.push(Some(found.facts));
+    }
+    let over: Vec<&OwnedFd> = caches.iter().map(|(_, at)| &opened[*at].fd).collect();
+    if !overlay::lies_over_all(&over) {
+        for (source, at) in caches {
+            let facts: Option<&mut SourceFacts> = sources[source].as_mut();
+            if let Some(facts) = facts {
+                facts.no_overlay = overlay::why_not(&opened[at].fd, &facts.file_system.kind);
+            }
+        }
     }
     // Sources of mounts come first, one for each mount.
     opened.append(&mut parts);
