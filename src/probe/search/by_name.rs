@@ -2,11 +2,13 @@
 //! have to give up, because a workload can make more directories than a search can look at. These places come first, and
 //! cost the same whatever the workload made.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 
 use super::content;
 use super::cost::{Cost, SearchBudget};
@@ -129,10 +131,11 @@ pub(in crate::probe) fn by_name(
         let Ok(directory) = walk::beneath_by_parts(root.as_fd(), base) else {
             return;
         };
+        let mut absent = HashSet::new();
         for place in ProtectedList::builtin().all() {
             if wanted(place)
                 && protect::is_protected(unprotected, place.name())
-                && let Some(one) = entry(&directory, base, place)
+                && let Some(one) = entry(&directory, base, place, &mut absent)
             {
                 match place.compared {
                     true => now.settings.push(one),
@@ -181,14 +184,27 @@ pub(in crate::probe) fn of_git_part(
     found.collect()
 }
 
-/// An entry of the list in a directory, or a link in place of one of its directories.
-fn entry(directory: &OwnedFd, base: &Path, place: &ProtectedPlace) -> Option<FoundProtected> {
+/// An entry of the list in a directory, or a link in place of one of its directories. `absent` are names that the directory
+/// does not have: many entries begin with the same one.
+fn entry<'a>(
+    directory: &OwnedFd,
+    base: &Path,
+    place: &'a ProtectedPlace,
+    absent: &mut HashSet<&'a OsStr>,
+) -> Option<FoundProtected> {
     let below = place.below();
     let all = below.components().count();
     let mut path = PathBuf::new();
     for (part, name) in (1..).zip(below) {
+        if part == 1 && absent.contains(name) {
+            return None;
+        }
         path.push(name);
-        let stat = walk::stat_at(directory.as_fd(), &path).ok()?;
+        let stat = walk::stat_at(directory.as_fd(), &path);
+        if part == 1 && matches!(stat, Err(Errno::NOENT)) {
+            absent.insert(name);
+        }
+        let stat = stat.ok()?;
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
         let is_own_directory = place.name() == ".git" && kind == FileType::Directory;
         if part == all && !is_own_directory || part < all && kind == FileType::Symlink {
