@@ -63,7 +63,7 @@ impl Cli {
     fn read_from(arguments: &[OsString]) -> Result<Self, clap::Error> {
         let mut command = Self::command();
         let matches = command.try_get_matches_from_mut(arguments);
-        // Build the overview only for help: `exec` and `wrap` also come here.
+        // Build the overview only for help.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
             _ => Err(without_value_tip(error)),
@@ -73,17 +73,18 @@ impl Cli {
         Ok(cli)
     }
 
-    /// Reads the command line of a verb that engines call, without building the other verbs. Leaves every other line,
-    /// help and all errors to [`Self::read_from`]: a command with fewer verbs accepts no line that the whole one
-    /// refuses.
+    /// Reads the command line of a verb that engines or users call for each command, without building the other verbs.
+    /// Leaves every other line, help and all errors to [`Self::read_from`]: a command with fewer verbs accepts no line that
+    /// the whole one refuses.
     fn read_quickly(arguments: &[OsString]) -> Option<Self> {
         let VerbReader {
             name,
             augment,
             read,
-        } = ENGINES
+        } = arguments
             .iter()
-            .find(|verb| arguments.iter().skip(1).any(|word| word == verb.name))?;
+            .skip(1)
+            .find_map(|word| FREQUENT.iter().find(|verb| word == verb.name))?;
         let verb = augment(clap::Command::new(*name));
         let command = clap::Command::new("agentbox").disable_version_flag(true);
         let command = GlobalOptions::augment_args(command).subcommand(verb);
@@ -129,9 +130,9 @@ struct VerbReader {
     read: fn(&ArgMatches) -> Result<Verb, clap::Error>,
 }
 
-/// The verbs that an engine calls for each container. To build the command line of all verbs takes as long as to delete
-/// a container.
-const ENGINES: [VerbReader; 5] = [
+/// The verbs that engines and users call for each container or command. To build the command line of all verbs takes as
+/// long as to delete a container, and `wrap` without root's rights reads its line twice ([`crate::runtime::unprivileged`]).
+const FREQUENT: [VerbReader; 8] = [
     VerbReader {
         name: "create",
         augment: Create::augment_args,
@@ -156,6 +157,21 @@ const ENGINES: [VerbReader; 5] = [
         name: "delete",
         augment: Delete::augment_args,
         read: |m| Delete::from_arg_matches(m).map(Verb::Delete),
+    },
+    VerbReader {
+        name: "exec",
+        augment: Exec::augment_args,
+        read: |m| Exec::from_arg_matches(m).map(Box::new).map(Verb::Exec),
+    },
+    VerbReader {
+        name: "run",
+        augment: Run::augment_args,
+        read: |m| Run::from_arg_matches(m).map(Verb::Run),
+    },
+    VerbReader {
+        name: "wrap",
+        augment: Wrap::augment_args,
+        read: |m| Wrap::from_arg_matches(m).map(Box::new).map(Verb::Wrap),
     },
 ];
 
@@ -504,13 +520,33 @@ mod tests {
             "agentbox state -- one",
             "agentbox --systemd-cgroup --policy strict delete one",
             "agentbox --root create",
+            "agentbox exec one true",
+            "agentbox exec create start",
+            "agentbox exec -t --user 1:2 --env A=b --cwd / one sh -c exec",
+            "agentbox --root wrap exec one -- wrap",
+            "agentbox run create",
+            "agentbox run --detach --bundle /b one",
+            "agentbox wrap true",
+            "agentbox wrap -- true --version -v",
+            "agentbox wrap --policy strict --allow a.test,b.test --allow @github -- kill -9 1",
+            "agentbox wrap --walls landlock --workspace /w -- run --root /r",
+            "agentbox --config /c wrap --dry-run -- wrap wrap",
+            "agentbox wrap kill --help",
+            "agentbox wrap -- --help",
         ] {
             let all = Cli::read_from(&words(line)).unwrap();
             if let Some(quick) = Cli::read_quickly(&words(line)) {
                 assert_eq!(format!("{quick:?}"), format!("{all:?}"), "{line}");
             }
         }
-        for line in ["agentbox create one", "agentbox --root /r start one"] {
+        for line in [
+            "agentbox create one",
+            "agentbox --root /r start one",
+            "agentbox exec one kill",
+            "agentbox run one",
+            "agentbox wrap -- kill",
+            "agentbox --root /r wrap -- start",
+        ] {
             assert!(Cli::read_quickly(&words(line)).is_some(), "{line}");
         }
         // The whole command line handles help, errors and all other verbs.
@@ -520,8 +556,12 @@ mod tests {
             "agentbox create",
             "agentbox create --no-such one",
             "agentbox create one two",
-            "agentbox exec create start",
-            "agentbox run create",
+            "agentbox wrap --help",
+            "agentbox wrap --walls no -- true",
+            "agentbox wrap",
+            "agentbox exec",
+            "agentbox run one two",
+            "agentbox wrap --allow",
             "agentbox list",
             "agentbox",
         ] {
