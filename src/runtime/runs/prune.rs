@@ -36,7 +36,9 @@ pub fn prune(record: &Record) {
         true => Sizes::Count,
         false => Sizes::Ignore,
     };
-    remove_old(record, sizes, MOST_REMOVED);
+    if let Err(error) = remove_old(record, sizes, MOST_REMOVED) {
+        log::warn!("{error}");
+    }
 }
 
 impl RunDir {
@@ -44,19 +46,21 @@ impl RunDir {
     /// rest, and also these where the container may see the directory: then this run's logs are not there.
     pub fn prune_beside(&self, record: &Record) {
         if self.kept == RunLifetime::Stays {
-            remove_old(record, Sizes::Ignore, MOST_REMOVED_BESIDE);
+            // The deletion meets the same fault, and warns of it.
+            if let Err(error) = remove_old(record, Sizes::Ignore, MOST_REMOVED_BESIDE) {
+                log::debug!("{error}");
+            }
         }
     }
 }
 
-fn remove_old(record: &Record, sizes: Sizes, most: usize) {
-    let Some(base) = base() else { return };
+fn remove_old(record: &Record, sizes: Sizes, most: usize) -> io::Result<()> {
+    let Some(base) = base() else { return Ok(()) };
     let settings = node_files::log(&record.call.config).unwrap_or_default();
     // Another user could lead the removal to directories of the caller's. Most deletions remove no run, and do not ask.
     let check = || persons::check(&base, Use::Logs).map_err(io::Error::other);
-    if let Err(error) = prune_in(&base, settings, (sizes, most), check) {
-        log::warn!("remove old runs from {base:?}: {error}");
-    }
+    prune_in(&base, settings, (sizes, most), check)
+        .map_err(|error| io::Error::other(format!("remove old runs from {base:?}: {error}")))
 }
 
 /// Whether the sizes of runs are counted.
