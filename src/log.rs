@@ -2,7 +2,7 @@
 //! and of the verbs that no engine calls.
 //!
 //! Docker and containerd show the last error of `--log` to their user. libcontainer logs each failure at every level
-//! that it passes. Without `--debug` only our own lines are written, each of at most [`MESSAGE`] characters. Its errors
+//! that it passes. Without `--debug` only our own lines are written, each of at most [`LINE`] characters. Its errors
 //! often lack the cause, which it logged earlier, mostly in the container's process: [`keep_causes`] keeps that line
 //! for the error's text.
 
@@ -18,7 +18,7 @@ use std::sync::{Mutex, OnceLock};
 use anyhow::Context;
 use log::{Level, LevelFilter, Metadata, Record};
 
-use crate::text::{MESSAGE, bounded, escape, escape_json};
+use crate::text::{LINE, bounded, escape, escape_json};
 
 struct Logger {
     /// `None`: standard error.
@@ -146,7 +146,7 @@ pub fn complain(text: &str) {
     let whole = LOGGER.get().is_some_and(|l| l.debug);
     let text = match whole {
         true => text.to_owned(),
-        false => bounded(text, MESSAGE),
+        false => bounded(text, LINE),
     };
     progress::erase();
     let _nobody = std::io::stderr().write_all(format!("{}\n", escape(&text)).as_bytes());
@@ -170,7 +170,7 @@ impl log::Log for Logger {
         }
         let mut message = record.args().to_string();
         if !self.debug {
-            message = bounded(&message, MESSAGE);
+            message = bounded(&message, LINE);
         }
         let line = line(
             self.form,

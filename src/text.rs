@@ -31,8 +31,12 @@ pub fn shown_within(value: &str, most: usize) -> String {
     out
 }
 
-/// The most characters of a one-line message. Engines print their own text around it.
+/// The most characters of a message that agentbox writes itself. Engines print their own text around it.
 pub const MESSAGE: usize = 300;
+
+/// The most characters of a printed line: a message with the words of the steps around it. Docker and containerd show
+/// 20,000 characters of a runtime's error, podman 1,500. Kubernetes cuts an event at 1,024, with the engine's own words.
+pub const LINE: usize = 800;
 
 /// A library's message that may quote untrusted text: bounded, without control characters.
 pub fn printable(message: &str) -> String {
@@ -48,7 +52,7 @@ pub fn printable(message: &str) -> String {
 }
 
 /// The text, or its beginning and its end if it is too long. The first words give the fault; the last ones the remedy,
-/// or words that engines look for.
+/// or words that engines look for. A line of [`LINE`] characters keeps a remedy as long as [`MESSAGE`].
 pub fn bounded(text: &str, most: usize) -> String {
     const GAP: &str = " ... ";
     let count = text.chars().count();
@@ -321,6 +325,17 @@ mod tests {
                 && text.ends_with("executable file not found in $PATH")
         );
         assert_eq!(bounded(&"\u{e9}".repeat(301), 300).chars().count(), 300);
+    }
+
+    /// NEWCOMER3 friction 4: the cure was cut in its middle.
+    #[test]
+    fn a_cut_line_has_its_whole_cure() {
+        let cure = format!("; {}", "c".repeat(MESSAGE));
+        for fault in [400, 500, 5_000, 100_000] {
+            let line = bounded(&format!("{}{cure}", "f".repeat(fault)), LINE);
+            assert!(line.ends_with(&cure) && line.starts_with("fff"), "{line}");
+            assert!(line.chars().count() <= LINE, "{line}");
+        }
     }
 
     #[test]
