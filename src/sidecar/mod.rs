@@ -67,7 +67,7 @@ pub use reader::{Authority, ReadSecret, ReaderConfig, SHORTEST};
 pub use record::{SidecarRecord, WardenRecord, await_end, kill, remove};
 pub use serve::{
     AskDecision, AskDecisionTarget, ControlReply, ControlRequest, DIALERS, EngineNames,
-    EngineNetworks, Proxy, ServingConfig, Tls,
+    EngineNetworks, LatePorts, Proxy, ServingConfig, Tls,
 };
 pub use spawn::{SidecarConfig, StartingSidecar, spawn};
 pub use watched::{MOST_WATCHED, MountPaths, WatchedMount};

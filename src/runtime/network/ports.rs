@@ -11,15 +11,31 @@ use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::is_of_ordinary_user;
 use crate::sidecar::DIALERS;
 use crate::sys::netns;
+use crate::text::few;
 
 /// What an error says of the attempt.
 pub(super) const OPENS: &str = "open a port of";
+
+/// The same of a rule for a port that no rule names yet.
+const ADDS: &str = "add the rule to the running";
 
 /// Listens on these ports of every address inside, for rules that name them after `create`. The caller must be
 /// single-threaded; afterwards it is back in its namespace. So for the others here.
 pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
     if ports.is_empty() {
         return Ok(Vec::new());
+    }
+    if is_of_ordinary_user() {
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        return Err(RuntimeError::State {
+            verb: ADDS,
+            id: record.id.clone(),
+            why: format!(
+                "nothing listens inside on port {}, and only root can listen later; start it again with --allow HOST:{}",
+                few(&ports, 60),
+                ports[0]
+            ),
+        });
     }
     inside(record, || bind(record, ports, BindPlace::Inside))
 }
@@ -71,8 +87,7 @@ fn inside<T>(
     if is_of_ordinary_user() {
         return Err(refused(
             record,
-            "it would need another listener in the sandbox's network, which takes root's rights: name the rule when the run begins (wrap \
-             --allow), or use sudo for both",
+            "only root can open ports in the network of a running sandbox; start it again with --publish PORT",
         ));
     }
     let init = record.init.filter(|init| init.is_alive());

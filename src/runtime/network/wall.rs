@@ -24,11 +24,11 @@ use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
-use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::state::store::{ContainerPaths, is_of_ordinary_user};
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{
-    self, AttachRequest, CallsFds, EngineNetworks, Loss, ReaderConfig, ServingConfig, ServingFds,
+    self, AttachRequest, CallsFds, EngineNetworks, LatePorts, Loss, ReaderConfig, ServingConfig, ServingFds,
     SidecarConfig, SidecarRecord, WatchedMount,
 };
 
@@ -240,6 +240,10 @@ fn serving(plan: &Plan, place: &ContainerPaths) -> ServingConfig {
         connect: network.connect.clone(),
         leads_nowhere: network.leads_nowhere.keys().copied().collect(),
         families: Families::V4,
+        late_ports: match is_of_ordinary_user() {
+            true => LatePorts::Impossible,
+            false => LatePorts::Possible,
+        },
         refusing: network.refusing,
         services: network.services.clone(),
         engine_networks: EngineNetworks::Closed,

@@ -65,9 +65,23 @@ pub struct ServingConfig {
     pub services: BTreeSet<NetworkPrefix>,
     /// Whether rules `service:` also lead into the networks of the engine's namespace.
     pub engine_networks: EngineNetworks,
+    /// Whether `update` can open ports inside that no rule names yet.
+    #[serde(default)]
+    pub late_ports: LatePorts,
     /// Nothing leads out, and clients are told so.
     #[serde(default)]
     pub refusing: bool,
+}
+
+/// Whether `update` can open ports inside for rules that it adds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LatePorts {
+    /// Root enters the namespace and listens.
+    Possible,
+    /// The listeners of an ordinary user's run are those of its start.
+    #[default]
+    Impossible,
 }
 
 /// Inbound connections at once.

@@ -11,6 +11,7 @@
 //! explicit   CONNECT, http://, SOCKS5h on loopback
 //! tunnel     an allowed connection: first bytes checked, host dialled
 //! answer     HTTP's answer to a refusal
+//! addition   how to add the rule that a refusal lacks
 //! stream     reads and writes of a TCP stream
 //! sniff      transparent: the first bytes must name the decided host
 //! clients    which connections are the command's, if others reach the port too
@@ -47,6 +48,7 @@
 //! ```
 
 mod accept;
+mod addition;
 mod admission;
 mod answer;
 mod around;
@@ -108,7 +110,7 @@ use wall::Wall;
 
 pub use around::EngineNetworks;
 pub(super) use clients::Clients;
-pub use config::{DIALERS, ServingConfig};
+pub use config::{DIALERS, LatePorts, ServingConfig};
 pub use message::{AskDecision, AskDecisionTarget, ControlReply, ControlRequest, EngineNames};
 pub use proxy::Proxy;
 pub use secure::Tls;

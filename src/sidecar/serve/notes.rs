@@ -10,7 +10,7 @@ use super::tried::TRIED_WITHIN_MS;
 use super::wall::Wall;
 use crate::audit::{Actor, ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::tried::TriedPorts;
-use crate::policy::{Advice, Field, Tool};
+use crate::policy::Field;
 use crate::rules::Host;
 
 impl Wall {
@@ -65,7 +65,7 @@ impl Wall {
         let missing_rule = refusal.missing_rule(host, port);
         let what = EventDetail::attempt(via, &host.to_string(), port);
         if via != ConnectionKind::Inbound {
-            let ask = missing_rule.as_ref().map(|rule| self.hint(rule, port));
+            let ask = missing_rule.as_ref().map(|rule| self.how_to_add(rule, port));
             self.show(&what, refusal.for_container(), ask);
         }
         self.log(Event {
@@ -74,7 +74,7 @@ impl Wall {
             rule: refusal.rule().map(Into::into),
             hint: missing_rule
                 .as_ref()
-                .map(|rule| self.hint(rule, port))
+                .map(|rule| self.how_to_add(rule, port))
                 .map(Into::into),
             missing_rule: missing_rule.map(Into::into),
             ..denied(what)
@@ -95,30 +95,6 @@ impl Wall {
             reason: Some(refusal.to_string().into()),
             ..denied(what)
         });
-    }
-
-    /// How to add a rule; without a port if only the name was looked up.
-    fn hint(&self, rule: &str, port: Option<u16>) -> String {
-        if let Some(why) = Advice::of(rule).why_not() {
-            return why;
-        }
-        let adds = self.tool.adds(Field::NetworkAllow, &[rule]);
-        let named = self.tool.names(&adds);
-        let hint = match (self.tool, self.refusing || self.container.is_empty()) {
-            (Tool::Wrap, true) => format!("{named}, when the command is started"),
-            (Tool::Engine | Tool::Annotating | Tool::Pod, true) => {
-                format!("{named}, when the container is made, within the ceiling")
-            }
-            (_, false) => format!(
-                "within the ceiling, agentbox update --network-add {} {}",
-                crate::policy::typed_rule(rule),
-                self.container
-            ),
-        };
-        match port {
-            Some(_) => hint,
-            None => hint + &self.tool.for_ssh(rule),
-        }
     }
 
     fn count_denied(&self, kind: &'static str) {

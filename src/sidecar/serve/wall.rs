@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::super::inside::DenialFile;
 use super::super::journal::Journal;
 use super::around::NamespaceWatch;
-use super::config::ServingConfig;
+use super::config::{LatePorts, ServingConfig};
 use super::guests::Guests;
 use super::honey::Traps;
 use super::live::Connections;
@@ -54,7 +54,6 @@ pub(super) struct Wall {
     /// Open connections from inside, decided or not.
     pub accepted: Cell<u32>,
     pub upstream: UpstreamRoutes,
-    /// The reader of requests.
     reader: Option<Reader>,
     pub audited: RefCell<Option<AuditedNetwork>>,
     pub asking: Option<AskRules>,
@@ -68,6 +67,7 @@ pub(super) struct Wall {
     pub services: BTreeMap<u16, ServiceTarget>,
     /// Ports that the engine publishes but that lead nowhere.
     pub leads_nowhere: RefCell<BTreeSet<u16>>,
+    pub late_ports: LatePorts,
     /// Nothing leads out, whatever is requested.
     pub refusing: bool,
     pub budget: Budget,
@@ -121,6 +121,7 @@ impl Wall {
             connect,
             leads_nowhere,
             families,
+            late_ports,
             refusing,
             services,
             engine_networks,
@@ -149,6 +150,7 @@ impl Wall {
             own_names,
             services: connect,
             leads_nowhere: RefCell::new(leads_nowhere),
+            late_ports,
             refusing,
             budget,
             ledger: RefCell::new(Ledger::new(budget, 0)),

@@ -12,7 +12,7 @@ use super::place::RunTempDir;
 use crate::egress::names::Families;
 use crate::plan::{DecidedPlan, Plan};
 use crate::runtime::network::resolver;
-use crate::sidecar::{EngineNetworks, Proxy, ReaderConfig, ServingConfig, SidecarRlimits, bare};
+use crate::sidecar::{EngineNetworks, LatePorts, Proxy, ReaderConfig, ServingConfig, SidecarRlimits, bare};
 use crate::sys::socket;
 
 /// What is missing if the proxy that only refuses cannot start.
@@ -113,6 +113,8 @@ pub fn serve(
             families: Families::V4,
             services: network.services.clone(),
             engine_networks: EngineNetworks::Closed,
+            // No `update` finds such a run.
+            late_ports: LatePorts::Impossible,
             refusing: network.refusing,
         },
         names: resolver::names_of_the_node(&network.rules, upstream)?,
