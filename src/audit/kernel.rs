@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
+use crate::policy::{Field, MemoryLimit, Tool};
 
 /// A limit whose hits the kernel counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,15 +17,33 @@ pub enum CountedLimit {
 
 impl CountedLimit {
     /// Its policy field.
-    pub fn field(self) -> &'static str {
+    pub fn field(self) -> Field {
         match self {
-            Self::Memory => "limits.memory",
-            Self::Pids => "limits.pids",
+            Self::Memory => Field::LimitsMemory,
+            Self::Pids => Field::LimitsPids,
         }
     }
 
-    /// The event for `times` hits. `value` is the kernel's limit, `bound` the policy's.
-    pub fn reached(self, times: u64, value: Option<u64>, bound: Option<u64>) -> Event {
+    /// The text that sets twice the policy's value: a guess that can be pasted.
+    fn raised(self, bound: u64, tool: Tool) -> String {
+        /// No kernel has more (PID_MAX_LIMIT, threads.h).
+        const MOST_PIDS: u64 = 4_194_304;
+        let twice = bound.saturating_mul(2);
+        let value = match self {
+            Self::Memory => MemoryLimit::of_bytes(twice).to_string(),
+            Self::Pids => twice.min(MOST_PIDS).to_string(),
+        };
+        tool.names(&tool.sets(self.field(), &value))
+    }
+
+    /// The event for `times` hits. `value` is the kernel's limit, `bound` the policy's; a cure is in the words of `tool`.
+    pub fn reached(
+        self,
+        times: u64,
+        value: Option<u64>,
+        bound: Option<u64>,
+        tool: Tool,
+    ) -> Event {
         let reason = match self {
             Self::Memory => "the kernel killed processes for it, and does not report which",
             Self::Pids => "the kernel refused new processes, and does not report whose",
@@ -34,20 +53,16 @@ impl CountedLimit {
             Self::Memory => 4096,
             Self::Pids => 1,
         };
-        let is_policys = match (value, bound) {
-            (Some(value), Some(bound)) => value / unit >= bound / unit,
-            (None, Some(_)) => true,
-            (_, None) => false,
-        };
-        let hint = match (is_policys, self) {
-            (true, _) => format!("within the ceiling, dev.agentbox.{}", self.field()),
-            (false, Self::Memory) => {
+        let policys = bound.filter(|bound| value.is_none_or(|value| value / unit >= bound / unit));
+        let hint = match (policys, self) {
+            (Some(bound), _) => format!("within the ceiling, {}", self.raised(bound, tool)),
+            (None, Self::Memory) => {
                 "the engine's own limit is the smaller one: docker run --memory, a pod's resources.limits".to_owned()
             }
-            (false, Self::Pids) => "the engine's own limit is the smaller one: docker run --pids-limit".to_owned(),
+            (None, Self::Pids) => "the engine's own limit is the smaller one: docker run --pids-limit".to_owned(),
         };
         let what = EventDetail::Limit {
-            limit: self.field().into(),
+            limit: self.field().to_string().into(),
             times,
             value,
         };
@@ -59,8 +74,8 @@ impl CountedLimit {
     }
 }
 
-/// The event for attempts by address since the previous one.
-pub fn by_address(count: u64, via: ConnectionKind) -> Event {
+/// The event for attempts by address since the previous one; a cure is in the words of `tool`.
+pub fn by_address(count: u64, via: ConnectionKind, tool: Tool) -> Event {
     let what = EventDetail::attempt(via, "", None);
     let event = Event {
         cause: Some("by-address".into()),
@@ -79,7 +94,13 @@ pub fn by_address(count: u64, via: ConnectionKind) -> Event {
         },
         _ => Event {
             reason: Some("no route leads out; the kernel counts them, and tells no address".into()),
-            hint: Some("network.allow with the host's name".into()),
+            hint: Some(
+                format!(
+                    "connect by the host's name, and allow that: {}",
+                    tool.names(&tool.adds(Field::NetworkAllow, &["HOST"]))
+                )
+                .into(),
+            ),
             ..event
         },
     }
@@ -93,7 +114,7 @@ mod tests {
     #[test]
     fn the_hint_names_the_limit_that_was_reached() {
         let hint = |limit: CountedLimit, value, bound| {
-            let event = limit.reached(3, value, bound);
+            let event = limit.reached(3, value, bound, Tool::Annotating);
             event.hint.unwrap()
         };
         let mib = |n: u64| Some(n << 20);
@@ -104,19 +125,19 @@ mod tests {
                 CountedLimit::Memory,
                 mib(512),
                 mib(512),
-                "dev.agentbox.limits.memory",
+                "ceiling, --annotation dev.agentbox.limits.memory=1GiB",
             ),
             (
                 CountedLimit::Memory,
                 mib(512),
                 Some((512 << 20) + 9),
-                "dev.agentbox.limits.memory",
+                "ceiling, --annotation dev.agentbox.limits.memory=1025MiB",
             ),
             (
                 CountedLimit::Pids,
                 Some(64),
                 Some(64),
-                "dev.agentbox.limits.pids",
+                "ceiling, --annotation dev.agentbox.limits.pids=128",
             ),
             (CountedLimit::Pids, Some(63), Some(64), "--pids-limit"),
         ] {
@@ -125,16 +146,32 @@ mod tests {
         }
     }
 
+    /// NEWCOMER3 friction 11: the cures were no text that can be pasted.
+    #[test]
+    fn a_raised_limit_is_one_that_a_policy_may_have() {
+        use crate::policy::ProcessLimit;
+        for bound in [1, 16, 4096, u64::from(u32::MAX), u64::MAX] {
+            let pids = CountedLimit::Pids.raised(bound.max(16), Tool::Wrap);
+            let pids = pids.strip_prefix("--set limits.pids=").unwrap();
+            assert!(pids.parse::<ProcessLimit>().is_ok(), "{pids}");
+            let memory = CountedLimit::Memory.raised(bound, Tool::Wrap);
+            let memory = memory.strip_prefix("--set limits.memory=").unwrap();
+            assert!(memory.parse::<MemoryLimit>().is_ok(), "{memory}");
+        }
+        let event = by_address(1, ConnectionKind::Unrouted, Tool::Wrap);
+        assert!(event.hint.unwrap().ends_with(": --allow HOST"));
+    }
+
     #[test]
     fn attempts_that_may_be_local_are_noted_and_not_called_denied() {
         assert_eq!(
-            by_address(2, ConnectionKind::Unrouted).verdict,
+            by_address(2, ConnectionKind::Unrouted, Tool::Wrap).verdict,
             Verdict::Denied
         );
         assert_eq!(
-            by_address(2, ConnectionKind::Unanswered).verdict,
+            by_address(2, ConnectionKind::Unanswered, Tool::Wrap).verdict,
             Verdict::Noted
         );
-        assert_eq!(by_address(1, ConnectionKind::Unrouted).times(), 1);
+        assert_eq!(by_address(1, ConnectionKind::Unrouted, Tool::Wrap).times(), 1);
     }
 }

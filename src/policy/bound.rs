@@ -50,6 +50,14 @@ impl<T: Amount> Bound<T> {
     }
 }
 
+impl MemoryLimit {
+    /// This many bytes, rounded up to whole MiB, within what a policy may say.
+    pub fn of_bytes(bytes: u64) -> Self {
+        let mib = bytes.div_ceil(1 << 20).clamp(16, 64 << 20);
+        Self::Is(Memory(mib << 20))
+    }
+}
+
 /// A file may have a plain number without quotes.
 #[derive(Deserialize)]
 #[serde(untagged)]

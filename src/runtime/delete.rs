@@ -168,11 +168,9 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
     }
     if init.is_some() {
         // While the cgroup still exists and the logs are complete.
-        let controllers = record.and_then(|record| record.controllers.as_ref());
-        let plan = record.and_then(Record::plan);
         let run = RunDir::of(place);
         last.extend(cause.and_then(|cause| clock::unlogged(place, cause)));
-        last.append(&mut events::limits(controllers, plan));
+        last.append(&mut events::limits(record));
         run.end(place, record, last);
     }
     for cgroup in &remains.cgroups {

@@ -16,6 +16,7 @@ use crate::audit::{ConnectionKind, CountedLimit, Event};
 use crate::cgroup::oom;
 use crate::egress::tried;
 use crate::network::counters;
+use crate::policy::Tool;
 
 /// From the start to the first look. Then the time between two looks doubles.
 const FIRST: Duration = Duration::from_secs(5);
@@ -117,13 +118,15 @@ struct Counter {
 #[derive(Debug)]
 pub(super) struct KernelCounts {
     all: Vec<Counter>,
+    /// The tool whose words the events use.
+    tool: Tool,
     next_look: Instant,
     delay: Duration,
 }
 
 impl KernelCounts {
     /// The namespace and the cgroup are new, so all numbers start at 0.
-    pub fn new(counts: Vec<KernelCount>, now: Instant) -> Self {
+    pub fn new(counts: Vec<KernelCount>, tool: Tool, now: Instant) -> Self {
         let all = counts.into_iter().map(|count| Counter {
             of: count.of,
             files: count.files.into_iter().map(File::from).collect(),
@@ -135,6 +138,7 @@ impl KernelCounts {
         });
         Self {
             all: all.collect(),
+            tool,
             next_look: now + FIRST,
             delay: FIRST,
         }
@@ -195,7 +199,7 @@ impl KernelCounts {
         let heard = hear();
         let mut events = Vec::new();
         for (counter, count) in self.all.iter_mut().zip(counts) {
-            let event = count.and_then(|count| counter.tell(count, heard.of(counter.of)));
+            let event = count.and_then(|count| counter.tell(count, heard.of(counter.of), self.tool));
             if let Some(event) = event {
                 told(counter);
                 events.push(event);
@@ -212,7 +216,7 @@ impl Counter {
     }
 
     /// `heard` of them have their own lines.
-    fn tell(&mut self, count: u64, heard: u64) -> Option<Event> {
+    fn tell(&mut self, count: u64, heard: u64, tool: Tool) -> Option<Event> {
         let count = count.saturating_sub(heard);
         let grown = count.saturating_sub(self.told);
         let excused = grown.min(self.excused);
@@ -228,11 +232,11 @@ impl Counter {
             return None;
         }
         match (self.of, self.of.via()) {
-            (_, Some(via)) => Some(by_address(new, via)),
+            (_, Some(via)) => Some(by_address(new, via, tool)),
             (CountKind::Limit(limit, bound), None) => {
                 let value = self.files.get(1).and_then(read);
                 let value = value.and_then(|text| oom::limit(&text));
-                Some(limit.reached(count, value, bound))
+                Some(limit.reached(count, value, bound, tool))
             }
             (_, None) => None,
         }
@@ -294,7 +298,7 @@ mod tests {
         let tcp = |count| format!("Tcp: AttemptFails\nTcp: {count}\nUdp: NoPorts\nUdp: 0\n");
         let source = file(&tcp(0));
         let start = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(CountKind::Unanswered, &[&source])], start);
+        let mut counts = KernelCounts::new(vec![count(CountKind::Unanswered, &[&source])], Tool::Wrap, start);
         let heard = |unanswered| {
             move || HeardAttempts {
                 unanswered,
@@ -315,7 +319,7 @@ mod tests {
     fn attempts_by_address_are_logged_soon_and_all_of_them_at_the_end() {
         let source = file(&snmp(0));
         let mut now = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], now);
+        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], Tool::Wrap, now);
         assert_eq!(counts.look(now + FIRST, nothing), []);
         let (mut told, mut lines) = (0, 0);
         for n in 1..=2_000 {
@@ -341,7 +345,7 @@ mod tests {
     fn attempts_of_verify_are_not_counted_for_the_container() {
         let source = file(&snmp(0));
         let start = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], start);
+        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], Tool::Wrap, start);
         counts.excuse(1);
         set(&source, &snmp(1));
         assert_eq!(counts.look(counts.next_look().unwrap(), nothing), []);
@@ -368,20 +372,20 @@ mod tests {
         let (events, limit) = (file("max 0\n"), file("64\n"));
         let of = CountKind::Limit(CountedLimit::Pids, Some(64));
         let start = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(of, &[&events, &limit])], start);
+        let mut counts = KernelCounts::new(vec![count(of, &[&events, &limit])], Tool::Wrap, start);
         assert_eq!(counts.look(start + FIRST, nothing), []);
         set(&events, "max 17\n");
         let told = counts.look(counts.next_look().unwrap(), nothing);
-        assert_eq!(told, [CountedLimit::Pids.reached(17, Some(64), Some(64))]);
+        assert_eq!(told, [CountedLimit::Pids.reached(17, Some(64), Some(64), Tool::Wrap)]);
         assert_eq!(counts.rest(nothing), []);
     }
 
     #[test]
     fn without_counters_there_is_no_timer() {
         let now = Instant::now();
-        assert_eq!(KernelCounts::new(Vec::new(), now).next_look(), None);
+        assert_eq!(KernelCounts::new(Vec::new(), Tool::Wrap, now).next_look(), None);
         let empty = file("");
-        let mut counts = KernelCounts::new(vec![count(CountKind::UnroutedV6, &[&empty])], now);
+        let mut counts = KernelCounts::new(vec![count(CountKind::UnroutedV6, &[&empty])], Tool::Wrap, now);
         assert_eq!(counts.look(now + MOST_GAP, nothing), []);
     }
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use seccompiler::BpfProgram;
 use serde::de::DeserializeOwned;
 
+use crate::audit::Context;
 use crate::network::with_causes;
+use crate::policy::Tool;
 use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::attach::{ReceivedFds, ServedContainer, routes};
 use crate::sidecar::attachment::Attachment;
@@ -299,7 +301,10 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
         calls_log,
         serving,
     } = served;
-    let counts = KernelCounts::new(counts, Instant::now());
+    let context = serving.as_ref().map(|(serving, _)| &serving.context);
+    let context = context.or(calls_log.as_ref().map(|log| &log.context));
+    let tool = context.map_or(Tool::default(), Context::tool);
+    let counts = KernelCounts::new(counts, tool, Instant::now());
     let Some(inner) = inner else {
         // Init asks for nothing: its first message is its listener.
         expect_listener(calls.as_mut(), handover, Question::Enter)?;

@@ -9,10 +9,9 @@ use crate::audit::{
     CountedLimit, Event, EventDetail, LifeState, LogHead, LoggedCommand, PlainText, Verdict,
     WallName, hash,
 };
-use crate::cgroup::controllers::Controllers;
 use crate::cgroup::oom;
 use crate::plan::text;
-use crate::plan::{AuditPlan, MountReason, OmittedItem, Plan};
+use crate::plan::{AuditPlan, MountReason, OmittedItem};
 use crate::policy::{Field, Tool};
 use crate::rules::{ApprovalTerm, EgressRule, EgressRules, HostName};
 
@@ -234,7 +233,12 @@ fn asked_item(item: impl ToString) -> EventDetail {
 }
 
 /// Limits that were reached, by the kernel's counts; read while the cgroup exists.
-pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Event> {
+pub fn limits(record: Option<&Record>) -> Vec<Event> {
+    let Some(record) = record else {
+        return Vec::new();
+    };
+    let (tool, plan) = (identity::tool(record), record.plan());
+    let controllers = record.controllers.as_ref();
     let all = controllers.map(|controllers| counted::limits(controllers, plan));
     let reached = all.into_iter().flatten().filter_map(|one| {
         let text = |path| procfs::text(path).unwrap_or_default();
@@ -244,7 +248,7 @@ pub fn limits(controllers: Option<&Controllers>, plan: Option<&Plan>) -> Vec<Eve
         };
         let value = oom::limit(&text(&one.files.limit));
         let times = times.filter(|times| *times > 0)?;
-        Some(one.limit.reached(times, value, one.bound))
+        Some(one.limit.reached(times, value, one.bound, tool))
     });
     reached.collect()
 }
