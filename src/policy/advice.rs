@@ -113,7 +113,8 @@ impl Tool {
         match self {
             Self::Engine => "an annotation",
             Self::Pod => "an annotation of the pod (metadata.annotations)",
-            Self::Annotating | Self::Wrap => "an option",
+            Self::Annotating => "an option of docker run or podman run",
+            Self::Wrap => "an option",
         }
     }
 
@@ -325,8 +326,16 @@ mod tests {
         let option = format!("--annotation {KEY}=+,a.test");
         let yaml = format!("{KEY}: \"+,a.test\"");
         for (engine, text, noun) in [
-            (Some("docker"), &option, "an option"),
-            (Some("podman"), &option, "an option"),
+            (
+                Some("docker"),
+                &option,
+                "an option of docker run or podman run",
+            ),
+            (
+                Some("podman"),
+                &option,
+                "an option of docker run or podman run",
+            ),
             (
                 Some("containerd k8s.io"),
                 &yaml,

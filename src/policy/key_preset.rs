@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn each_has_a_place_and_the_requests_of_its_providers_preset() {
         let files = BTreeMap::new();
-        let presets = Presets::new(&files);
+        let presets = Presets::new(&files, crate::policy::Tool::Wrap);
         for (name, preset) in all().unwrap() {
             assert!(preset.header.is_some() != preset.basic.is_some(), "{name}");
             assert!(!preset.requests.is_empty(), "{name}");

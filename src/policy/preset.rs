@@ -8,7 +8,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::policy_text::PolicyText;
-use super::{Origin, PolicyError, file};
+use super::{Field, Origin, PolicyError, Tool, file};
 use crate::data::table;
 use crate::rules::{EgressRule, PresetName, RuleItem};
 use crate::text::{few, nearest, shown};
@@ -56,12 +56,14 @@ pub fn misnamed(name: &str) -> Option<PolicyError> {
 #[derive(Debug)]
 pub(super) struct Presets<'a> {
     files: &'a BTreeMap<String, String>,
+    /// The tool whose words an error uses.
+    tool: Tool,
 }
 
 impl<'a> Presets<'a> {
     /// Ignores files whose names no preset can have; [`misnamed`] reports them.
-    pub fn new(files: &'a BTreeMap<String, String>) -> Self {
-        Self { files }
+    pub fn new(files: &'a BTreeMap<String, String>, tool: Tool) -> Self {
+        Self { files, tool }
     }
 
     /// Reads one preset.
@@ -84,7 +86,7 @@ impl<'a> Presets<'a> {
                     preset: name.clone(),
                     known: few(&known, 80),
                     how: near.map_or_else(
-                        || how_to_define(name),
+                        || how_to_define(name, self.tool),
                         |near| format!("Did you mean {near}?"),
                     ),
                 })
@@ -113,17 +115,21 @@ const INDEXES: [(&str, &[&str]); 5] = [
     ("debian", &["debian", "apt", "ubuntu"]),
 ];
 
-/// How to define a preset that does not exist.
-fn how_to_define(name: &PresetName) -> String {
+/// How to define a preset that does not exist, or do without.
+fn how_to_define(name: &PresetName, tool: Tool) -> String {
     let index = INDEXES
         .iter()
         .find(|(_, names)| names.contains(&name.as_str()));
-    match index {
-        Some((preset, _)) => format!(
+    match (index, tool) {
+        (Some((preset, _)), Tool::Wrap) => format!(
             "`agentbox policy presets --detect --write` writes @{preset} for the node, as root; a user lists hosts: \
              allow = [\"HOST\"] in ~/.config/agentbox/config.toml"
         ),
-        None => format!(
+        (Some((preset, _)), Tool::Engine | Tool::Annotating | Tool::Pod) => format!(
+            "`agentbox policy presets --detect --write` writes @{preset} for the node, as root; or list hosts: {}",
+            tool.adds(Field::NetworkAllow, &["HOST"])
+        ),
+        (None, _) => format!(
             "Define it in {name}.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows"
         ),
     }
@@ -238,7 +244,7 @@ mod tests {
             "github".to_owned(),
             "description = \"ours\"\nrules = [\"git.example.com\"]".to_owned(),
         )]);
-        let presets = Presets::new(&files);
+        let presets = Presets::new(&files, Tool::Wrap);
         let preset = presets
             .get(&"github".parse().unwrap(), &Origin::Node)
             .unwrap();
@@ -254,8 +260,16 @@ mod tests {
     #[test]
     fn an_undefined_index_preset_names_the_command_that_defines_it() {
         let files = BTreeMap::new();
-        let presets = Presets::new(&files);
-        for (preset, names) in INDEXES {
+        let lists = [
+            (Tool::Wrap, ": allow = [\"HOST\"] in ~/.config/agentbox/config.toml"),
+            (
+                Tool::Annotating,
+                ": --annotation dev.agentbox.network.allow=+,HOST",
+            ),
+        ];
+        let all = INDEXES.into_iter().flat_map(|index| lists.map(|list| (index, list)));
+        for ((preset, names), (tool, list)) in all {
+            let presets = Presets::new(&files, tool);
             for name in names {
                 let got = presets.get(&name.parse().unwrap(), &Origin::Node);
                 let error = got.unwrap_err().to_string();
@@ -264,6 +278,8 @@ mod tests {
                     "`agentbox policy presets --detect --write` writes @{preset} for the node, as root"
                 );
                 assert!(error.contains(&how), "{error}");
+                // NEWCOMER3 friction 5: Docker's user was sent to a file of `wrap`.
+                assert!(error.ends_with(list), "{error}");
                 assert!(error.len() < 300, "{error}");
             }
         }

@@ -141,7 +141,7 @@ impl<'a> Resolver<'a> {
     pub fn new(sources: &'a Sources<'a>) -> Self {
         Self {
             sources,
-            library: Library::new(sources.files, Presets::new(sources.presets)),
+            library: Library::new(sources.files, Presets::new(sources.presets, sources.tool)),
         }
     }
 }
