@@ -79,9 +79,8 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
         }
     };
     out::text(&text)?;
-    let is_for_reading = !args.quiet
-        && args.format == TableFormat::Table
-        && rustix::termios::isatty(rustix::stdio::stderr());
+    // Also without a terminal: an empty table looks as if nothing ran. Programs use --quiet or JSON.
+    let is_for_reading = !args.quiet && args.format == TableFormat::Table;
     if is_for_reading && lines.is_empty() && !args.all && !global.root_given {
         let elsewhere = store::all()?.len();
         if let Some(hint) = hint(elsewhere) {
