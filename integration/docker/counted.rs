@@ -173,7 +173,10 @@ fn a_limit_is_in_the_log_while_the_container_runs() {
     };
     assert_eq!(told[0]["what"]["value"], 24, "{told:?}");
     let hint = told[0]["hint"].as_str().unwrap();
-    assert!(hint.contains("dev.agentbox.limits.pids"), "{hint}");
+    assert!(
+        hint.ends_with("--annotation dev.agentbox.limits.pids=48"),
+        "{hint}"
+    );
     let text = agentbox(&["audit", &id]);
     assert!(text.contains("limits.pids = 24 x"), "{text}");
 }

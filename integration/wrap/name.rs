@@ -91,6 +91,60 @@ fn wrap_name_finds_only_the_users_own_runs() {
     }
 }
 
+/// NEWCOMER3 W3: the 403 named an `update` that could not work, as nothing listens on the rule's port.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn the_commands_that_a_403_names_work_when_pasted() {
+    const CONNECT: &str = "p=${HTTP_PROXY##*:}; exec 3<>/dev/tcp/127.0.0.1/${p%/}; \
+        printf 'CONNECT files.example.org:%s HTTP/1.1\\r\\n\\r\\n' $0 >&3; cat <&3";
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let program = program();
+    let name = format!("cure.{}", person.uid);
+    let call = |words: &[&str]| {
+        let all = [&[program.as_str()], words].concat();
+        run_for(Duration::from_secs(60), &mut person.alone(&all))
+    };
+    let child = start(person.alone(&[
+        program.as_str(),
+        "wrap",
+        "--name",
+        &name,
+        "--allow",
+        "listed.example.org",
+        "--",
+        "bash",
+        "-c",
+        "echo ready; read -r line",
+    ]));
+    let answer = |port: &str| call(&["exec", &name, "bash", "-c", CONNECT, port]).stdout;
+    let denied = answer("8080");
+    assert!(denied.contains("403 "), "{denied}");
+    let again = "start it again with --allow files.example.org:8080\"";
+    assert!(
+        denied.contains(again) && !denied.contains("agentbox update"),
+        "{denied}"
+    );
+    let add = "files.example.org:8080";
+    let refused = call(&["update", &name, "--network-add", add]).failed();
+    assert!(
+        refused.contains("start it again with --allow HOST:8080"),
+        "{refused}"
+    );
+    let audit = call(&["audit", &name]).ok();
+    let hint = format!("to allow it: --allow {add}, when the command is started");
+    assert!(audit.contains(&hint), "{audit}");
+    // Port 443 has a listener.
+    let denied = answer("443");
+    let update = denied.split('`').nth(1).expect(&denied);
+    let words: Vec<&str> = update.split(' ').skip(1).collect();
+    assert_eq!(words[..2], ["update", &name], "{denied}");
+    call(&words).ok();
+    let rules = call(&["network", &name]).ok();
+    assert!(rules.contains("  files.example.org\n"), "{rules}");
+    end(child);
+}
+
 /// F48: the verbs and proofs of root's for another container must not be about a sandbox that a user named after it.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -37,13 +37,7 @@ impl CountedLimit {
     }
 
     /// The event for `times` hits. `value` is the kernel's limit, `bound` the policy's; a cure is in the words of `tool`.
-    pub fn reached(
-        self,
-        times: u64,
-        value: Option<u64>,
-        bound: Option<u64>,
-        tool: Tool,
-    ) -> Event {
+    pub fn reached(self, times: u64, value: Option<u64>, bound: Option<u64>, tool: Tool) -> Event {
         let reason = match self {
             Self::Memory => "the kernel killed processes for it, and does not report which",
             Self::Pids => "the kernel refused new processes, and does not report whose",
@@ -172,6 +166,9 @@ mod tests {
             by_address(2, ConnectionKind::Unanswered, Tool::Wrap).verdict,
             Verdict::Noted
         );
-        assert_eq!(by_address(1, ConnectionKind::Unrouted, Tool::Wrap).times(), 1);
+        assert_eq!(
+            by_address(1, ConnectionKind::Unrouted, Tool::Wrap).times(),
+            1
+        );
     }
 }

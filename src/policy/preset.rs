@@ -261,13 +261,18 @@ mod tests {
     fn an_undefined_index_preset_names_the_command_that_defines_it() {
         let files = BTreeMap::new();
         let lists = [
-            (Tool::Wrap, ": allow = [\"HOST\"] in ~/.config/agentbox/config.toml"),
+            (
+                Tool::Wrap,
+                ": allow = [\"HOST\"] in ~/.config/agentbox/config.toml",
+            ),
             (
                 Tool::Annotating,
                 ": --annotation dev.agentbox.network.allow=+,HOST",
             ),
         ];
-        let all = INDEXES.into_iter().flat_map(|index| lists.map(|list| (index, list)));
+        let all = INDEXES
+            .into_iter()
+            .flat_map(|index| lists.map(|list| (index, list)));
         for ((preset, names), (tool, list)) in all {
             let presets = Presets::new(&files, tool);
             for name in names {

@@ -199,7 +199,8 @@ impl KernelCounts {
         let heard = hear();
         let mut events = Vec::new();
         for (counter, count) in self.all.iter_mut().zip(counts) {
-            let event = count.and_then(|count| counter.tell(count, heard.of(counter.of), self.tool));
+            let event =
+                count.and_then(|count| counter.tell(count, heard.of(counter.of), self.tool));
             if let Some(event) = event {
                 told(counter);
                 events.push(event);
@@ -298,7 +299,11 @@ mod tests {
         let tcp = |count| format!("Tcp: AttemptFails\nTcp: {count}\nUdp: NoPorts\nUdp: 0\n");
         let source = file(&tcp(0));
         let start = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(CountKind::Unanswered, &[&source])], Tool::Wrap, start);
+        let mut counts = KernelCounts::new(
+            vec![count(CountKind::Unanswered, &[&source])],
+            Tool::Wrap,
+            start,
+        );
         let heard = |unanswered| {
             move || HeardAttempts {
                 unanswered,
@@ -319,7 +324,11 @@ mod tests {
     fn attempts_by_address_are_logged_soon_and_all_of_them_at_the_end() {
         let source = file(&snmp(0));
         let mut now = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], Tool::Wrap, now);
+        let mut counts = KernelCounts::new(
+            vec![count(CountKind::Unrouted, &[&source])],
+            Tool::Wrap,
+            now,
+        );
         assert_eq!(counts.look(now + FIRST, nothing), []);
         let (mut told, mut lines) = (0, 0);
         for n in 1..=2_000 {
@@ -345,7 +354,11 @@ mod tests {
     fn attempts_of_verify_are_not_counted_for_the_container() {
         let source = file(&snmp(0));
         let start = Instant::now();
-        let mut counts = KernelCounts::new(vec![count(CountKind::Unrouted, &[&source])], Tool::Wrap, start);
+        let mut counts = KernelCounts::new(
+            vec![count(CountKind::Unrouted, &[&source])],
+            Tool::Wrap,
+            start,
+        );
         counts.excuse(1);
         set(&source, &snmp(1));
         assert_eq!(counts.look(counts.next_look().unwrap(), nothing), []);
@@ -376,16 +389,26 @@ mod tests {
         assert_eq!(counts.look(start + FIRST, nothing), []);
         set(&events, "max 17\n");
         let told = counts.look(counts.next_look().unwrap(), nothing);
-        assert_eq!(told, [CountedLimit::Pids.reached(17, Some(64), Some(64), Tool::Wrap)]);
+        assert_eq!(
+            told,
+            [CountedLimit::Pids.reached(17, Some(64), Some(64), Tool::Wrap)]
+        );
         assert_eq!(counts.rest(nothing), []);
     }
 
     #[test]
     fn without_counters_there_is_no_timer() {
         let now = Instant::now();
-        assert_eq!(KernelCounts::new(Vec::new(), Tool::Wrap, now).next_look(), None);
+        assert_eq!(
+            KernelCounts::new(Vec::new(), Tool::Wrap, now).next_look(),
+            None
+        );
         let empty = file("");
-        let mut counts = KernelCounts::new(vec![count(CountKind::UnroutedV6, &[&empty])], Tool::Wrap, now);
+        let mut counts = KernelCounts::new(
+            vec![count(CountKind::UnroutedV6, &[&empty])],
+            Tool::Wrap,
+            now,
+        );
         assert_eq!(counts.look(now + MOST_GAP, nothing), []);
     }
 }

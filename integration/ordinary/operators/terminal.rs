@@ -117,7 +117,7 @@ fn u_all_2_an_error_is_a_plain_sentence_at_a_terminal_and_a_line_in_a_log() {
 
 #[test]
 fn u_b10_a_message_is_one_readable_line_and_debug_has_all_of_it() {
-    let missing = "/nowhere".repeat(60);
+    let missing = "/nowhere".repeat(160);
     let said = |before: &[&str]| {
         let config = [
             "--log-format",
@@ -135,7 +135,7 @@ fn u_b10_a_message_is_one_readable_line_and_debug_has_all_of_it() {
         line["msg"].as_str().unwrap().to_owned()
     };
     let short = said(&[]);
-    assert_eq!(short.chars().count(), 300, "{short}");
+    assert_eq!(short.chars().count(), 800, "{short}");
     let whole = said(&["--debug"]);
     assert!(whole.contains(&missing), "{whole}");
     let (head, tail) = short.split_once(" ... ").unwrap();

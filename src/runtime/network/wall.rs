@@ -28,8 +28,8 @@ use crate::runtime::state::store::{ContainerPaths, is_of_ordinary_user};
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::{
-    self, AttachRequest, CallsFds, EngineNetworks, LatePorts, Loss, ReaderConfig, ServingConfig, ServingFds,
-    SidecarConfig, SidecarRecord, WatchedMount,
+    self, AttachRequest, CallsFds, EngineNetworks, LatePorts, Loss, ReaderConfig, ServingConfig,
+    ServingFds, SidecarConfig, SidecarRecord, WatchedMount,
 };
 
 /// The network wall while `create` makes it.

@@ -65,7 +65,9 @@ impl Wall {
         let missing_rule = refusal.missing_rule(host, port);
         let what = EventDetail::attempt(via, &host.to_string(), port);
         if via != ConnectionKind::Inbound {
-            let ask = missing_rule.as_ref().map(|rule| self.how_to_add(rule, port));
+            let ask = missing_rule
+                .as_ref()
+                .map(|rule| self.how_to_add(rule, port));
             self.show(&what, refusal.for_container(), ask);
         }
         self.log(Event {

@@ -12,7 +12,9 @@ use super::place::RunTempDir;
 use crate::egress::names::Families;
 use crate::plan::{DecidedPlan, Plan};
 use crate::runtime::network::resolver;
-use crate::sidecar::{EngineNetworks, LatePorts, Proxy, ReaderConfig, ServingConfig, SidecarRlimits, bare};
+use crate::sidecar::{
+    EngineNetworks, LatePorts, Proxy, ReaderConfig, ServingConfig, SidecarRlimits, bare,
+};
 use crate::sys::socket;
 
 /// What is missing if the proxy that only refuses cannot start.
