@@ -108,13 +108,20 @@ impl WholeSettings<'_> {
     }
 }
 
-/// The text without the given settings.
+/// The text without the given settings. Their lines go too, unless something else is on them.
 pub fn without(text: &[u8], taken: &[&GitSetting]) -> Vec<u8> {
     let mut rest = Vec::new();
     let mut at = 0;
     for setting in taken {
-        rest.extend_from_slice(&text[at..setting.range.start]);
-        rest.push(b'\n');
+        let mut before = &text[at..setting.range.start];
+        while let [shorter @ .., b' ' | b'\t'] = before {
+            before = shorter;
+        }
+        rest.extend_from_slice(before);
+        // A setting may follow its section on one line.
+        if rest.last().is_some_and(|last| *last != b'\n') {
+            rest.push(b'\n');
+        }
         at = setting.range.end;
     }
     rest.extend_from_slice(&text[at..]);
@@ -350,6 +357,29 @@ mod tests {
         ] {
             let text = format!("[core]\n\thooksPath = {value}\n");
             assert_eq!(refused(text.as_bytes()), [read], "{value:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_line_whose_setting_is_taken_out() {
+        for (text, rest) in [
+            (
+                "[core]\n\tpager = x\n[a]\n\tb = c\n",
+                "[core]\n[a]\n\tb = c\n",
+            ),
+            ("[core]\n \tpager = x", "[core]\n"),
+            ("[core] pager = x\n[a]b = c\n", "[core]\n[a]b = c\n"),
+            (
+                "[core]\r\n\tpager = x \\\n y\r\n\tsshCommand = z # w\r\n\tbare = true\r\n",
+                "[core]\r\n\tbare = true\r\n",
+            ),
+        ] {
+            let settings = parse(text.as_bytes()).unwrap();
+            let is_taken =
+                |one: &&GitSetting| one.key.starts_with(b"core.") && one.key != b"core.bare";
+            let taken: Vec<&GitSetting> = settings.iter().filter(is_taken).collect();
+            let left = without(text.as_bytes(), &taken);
+            assert_eq!(String::from_utf8(left).unwrap(), rest);
         }
     }
 
