@@ -137,12 +137,15 @@ fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
 
 /// For walls that no field opens.
 const WALLS: &str = "to allow it would give up a wall";
+/// For requests whose fault is in their form.
+const FORM: &str = "no rule is missing: the reason says what to change";
 
 /// Why nothing is suggested. For a host the rule's advice says so, for others the hint of the denial.
 fn why_not(denied: &DenialGroup) -> Option<String> {
     let why = match (&denied.missing_rule, &denied.hint) {
         (Some(rule), _) => return Advice::of(rule).why_not(),
         (None, Some(hint)) => hint,
+        (None, None) if denied.wall == WallName::Network => FORM,
         (None, None) => WALLS,
     };
     Some(why.to_owned())
@@ -419,7 +422,7 @@ mod tests {
         for (engine, typed) in [
             (
                 "docker",
-                "as an option: --annotation dev.agentbox.network.allow=+,a.test\n",
+                "as an option of docker run or podman run: --annotation dev.agentbox.network.allow=+,a.test\n",
             ),
             (
                 "cri-o",
@@ -444,6 +447,16 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("annotation"), "{text}");
+    }
+
+    #[test]
+    fn a_request_whose_form_is_at_fault_gives_up_no_wall() {
+        let text = suggested(&[host("a.test", Some(443), None)]).text();
+        let why = "left out: no rule is missing: the reason says what to change\n";
+        assert!(text.contains(why), "{text}");
+        let text = suggested(&[call("reboot")]).text();
+        let why = "left out: to allow it would give up a wall\n";
+        assert!(text.contains(why), "{text}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl Cli {
         // Build the overview only for help.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
-            _ => Err(without_value_tip(error)),
+            _ => Err(with_own_tip(without_value_tip(error))),
         })?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
@@ -114,6 +114,21 @@ fn without_value_tip(mut error: clap::Error) -> clap::Error {
             false => ContextValue::StyledStrs(tips),
         };
         error.insert(ContextKind::Suggested, rest);
+    }
+    error
+}
+
+/// A tip for verbs that other programs have, where clap would name one that has a similar name.
+fn with_own_tip(mut error: clap::Error) -> clap::Error {
+    const TIP: &str = "the package installs man pages and completions; in a clone, `cargo run --example reference -- DIR` writes them";
+    let is_one = matches!(
+        error.get(ContextKind::InvalidSubcommand),
+        Some(ContextValue::String(verb)) if ["completion", "completions", "man"].contains(&verb.as_str())
+    );
+    if is_one {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tip = ContextValue::StyledStrs(vec![TIP.into()]);
+        error.insert(ContextKind::Suggested, tip);
     }
     error
 }
@@ -371,6 +386,24 @@ pub enum Verb {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// NEWCOMER3 friction 17: clap named `checkpoint`.
+    #[test]
+    fn verbs_that_only_packages_answer_say_so() {
+        let error = |verb: &str| {
+            let line = ["agentbox", verb, "bash"].map(OsString::from);
+            Cli::read_from(&line).unwrap_err().to_string()
+        };
+        for verb in ["completion", "completions", "man"] {
+            let said = error(verb);
+            assert!(
+                said.contains("--example reference") && !said.contains("checkpoint"),
+                "{said}"
+            );
+        }
+        // The control.
+        assert!(error("checkpont").contains("'checkpoint'"));
+    }
 
     #[test]
     fn a_number_of_descriptors_is_not_negative() {

@@ -144,7 +144,7 @@ pub struct Audit {
     /// Print the JSON Schema of a log line
     #[arg(long, exclusive = true)]
     pub schema: bool,
-    /// Container (also a deleted one), or the beginning of a run's id [default: list the latest runs]
+    /// Container (also a deleted one), or a run's start time, to the second [default: list the latest runs]
     pub id: Option<String>,
 }
 

@@ -53,6 +53,9 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         TableFormat::Json => out::line(&crate::text::escape_json(&serde_json::to_string(&lines)?))?,
         TableFormat::Table => out::text(&table(&lines))?,
     };
+    if lines.is_empty() && args.format == TableFormat::Table {
+        crate::log::complain("agentbox: nothing waits for approval");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -31,10 +31,16 @@ pub fn json(value: &impl serde::Serialize) -> Result<Reader> {
     )?))
 }
 
-/// The columns of the terminal on standard output, if it is one.
+/// The columns of the terminal on standard output, or COLUMNS, as ps(1) has it in a pipe. `None`: any width fits.
 pub fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    let columns = match size {
+        Ok(size) => Some(usize::from(size.ws_col)),
+        Err(_) => std::env::var("COLUMNS")
+            .ok()
+            .and_then(|text| text.parse().ok()),
+    };
+    columns.filter(|columns| *columns > 0)
 }
 
 /// How a table that is wider than a terminal is made to fit.

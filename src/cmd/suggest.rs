@@ -105,7 +105,7 @@ fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion)
         std::fs::remove_file(&path).with_context(|| format!("remove {path:?}"))?;
         return Err(error.context(format!("{path:?} was not made")));
     }
-    out::line(&format!("{path:?}"))?;
+    out::line(&format!("wrote {path:?}"))?;
     Ok(())
 }
 

@@ -41,6 +41,13 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
         }
         false => find::place(global, &args.id)?,
     };
+    if asks_nothing(args) {
+        // runc says nothing and succeeds, and engines may rely on that.
+        log::warn!(
+            "nothing is to be changed: name a limit (--memory 1g) or rules (--network-add HOST)"
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut resources = requested(args)?;
     reach::check_resources(&resources)?;
     let _lock = place.lock_existing()?;
@@ -125,6 +132,14 @@ fn network(args: &Update) -> Result<Option<rules::RuleChanges>> {
         end,
     };
     Ok((asked != rules::RuleChanges::default()).then_some(asked))
+}
+
+fn asks_nothing(args: &Update) -> bool {
+    *args
+        == Update {
+            id: args.id.clone(),
+            ..Update::default()
+        }
 }
 
 fn only_network(args: &Update) -> bool {

@@ -144,8 +144,10 @@ fn podman(
         Ok(Some(runtime)) => runtime,
     };
     let permitted = node.node.1.as_ref().map_or(0, |node| node.annotations);
-    let annotations = check(format!(
-        "an image's annotations can loosen {permitted} fields"
-    ));
+    let annotations = check(match permitted {
+        0 => "an image's annotations loosen nothing".to_owned(),
+        1 => "an image's annotations can loosen 1 field".to_owned(),
+        _ => format!("an image's annotations can loosen {permitted} fields"),
+    });
     vec![annotations, program("podman-program", runtime)]
 }

@@ -370,6 +370,21 @@ fn the_program_of_an_engine_is_judged_not_only_this_one() {
 }
 
 #[test]
+fn zero_loosened_fields_are_nothing() {
+    let mut facts = node();
+    facts.engines = vec![EngineFacts::Podman(Ok(Some(usable())))];
+    for (permitted, words) in [
+        (0, "annotations loosen nothing"),
+        (1, "annotations can loosen 1 field\n"),
+        (2, "annotations can loosen 2 fields\n"),
+    ] {
+        facts.node.1.as_mut().unwrap().annotations = permitted;
+        let text = report(&facts).text();
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
 fn logs_decide_only_where_the_node_requires_them() {
     use CheckState::{Missing, Warning};
     for (required, state) in [(false, Warning), (true, Missing)] {

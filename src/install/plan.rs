@@ -215,7 +215,9 @@ impl Installation<'_> {
 
     fn containerd(&mut self) -> Result<(), InstallError> {
         let Some(before) = self.system.read(CONTAINERD_CONFIG)? else {
-            self.note(&format!("containerd: there is no {CONTAINERD_CONFIG}"));
+            self.note(&format!(
+                "containerd: there is no {CONTAINERD_CONFIG}; Kubernetes needs it: containerd config default >{CONTAINERD_CONFIG}, then install again"
+            ));
             return Ok(());
         };
         let (path, kind, before, text) = match containerd::register(&before.text, &self.binary) {
