@@ -49,11 +49,11 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
             }
         }
     }
-    match args.format {
+    let reader = match args.format {
         TableFormat::Json => out::line(&crate::text::escape_json(&serde_json::to_string(&lines)?))?,
         TableFormat::Table => out::text(&table(&lines))?,
     };
-    if lines.is_empty() && args.format == TableFormat::Table {
+    if lines.is_empty() && reader == out::Reader::Listens && args.format == TableFormat::Table {
         crate::log::complain("agentbox: nothing waits for approval");
     }
     Ok(ExitCode::SUCCESS)

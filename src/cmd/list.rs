@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::cli::{GlobalOptions, List, TableFormat};
-use crate::cmd::out::{self, TableFit};
+use crate::cmd::out::{self, Reader, TableFit};
 use crate::cmd::state::State;
 use crate::policy::{NetworkMode, Tool};
 use crate::render::identity::ContainerIdentity;
@@ -78,9 +78,10 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
             out::columns(STATE, lines.iter().map(state_cells), &TableFit::default())
         }
     };
-    out::text(&text)?;
+    let reader = out::text(&text)?;
     // Also without a terminal: an empty table looks as if nothing ran. Programs use --quiet or JSON.
-    let is_for_reading = !args.quiet && args.format == TableFormat::Table;
+    let is_for_reading =
+        reader == Reader::Listens && !args.quiet && args.format == TableFormat::Table;
     if is_for_reading && lines.is_empty() && !args.all && !global.root_given {
         let elsewhere = store::all()?.len();
         if let Some(hint) = hint(elsewhere) {

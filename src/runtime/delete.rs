@@ -170,7 +170,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         // While the cgroup still exists and the logs are complete.
         let run = RunDir::of(place);
         last.extend(cause.and_then(|cause| clock::unlogged(place, cause)));
-        last.append(&mut events::limits(record));
+        last.extend(record.map(events::limits).unwrap_or_default());
         run.end(place, record, last);
     }
     for cgroup in &remains.cgroups {

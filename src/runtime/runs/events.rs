@@ -233,13 +233,9 @@ fn asked_item(item: impl ToString) -> EventDetail {
 }
 
 /// Limits that were reached, by the kernel's counts; read while the cgroup exists.
-pub fn limits(record: Option<&Record>) -> Vec<Event> {
-    let Some(record) = record else {
-        return Vec::new();
-    };
+pub fn limits(record: &Record) -> Vec<Event> {
     let (tool, plan) = (identity::tool(record), record.plan());
-    let controllers = record.controllers.as_ref();
-    let all = controllers.map(|controllers| counted::limits(controllers, plan));
+    let all = (record.controllers.as_ref()).map(|of| counted::limits(of, plan));
     let reached = all.into_iter().flatten().filter_map(|one| {
         let text = |path| procfs::text(path).unwrap_or_default();
         let times = match one.limit {

@@ -2,7 +2,6 @@
 
 use tokio::net::TcpStream;
 
-use super::addition::how_to_ask;
 use super::refusal::Refusal;
 use super::stream::{FIRST_BYTES_WITHIN, read_some, write_all};
 use super::wall::Wall;
@@ -46,7 +45,10 @@ pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> H
                 .missing_rule(host, Some(port))
                 .filter(|_| *refusal != Refusal::Revoked);
             if let Some(rule) = missing {
-                explanation.how_to_ask = Some(how_to_ask(wall, (host, port), refusal, &rule));
+                let waits = matches!(refusal, Refusal::NotApproved(_));
+                let waits = waits.then(|| crate::rules::endpoint(host, port));
+                let asks = wall.missing_rule(&rule).how_to_ask(waits.as_deref());
+                explanation.how_to_ask = Some(asks);
                 explanation.missing_rule = Some(rule);
             }
             403

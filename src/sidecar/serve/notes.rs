@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpStream;
 
+use super::addition::MissingRule;
+use super::config::LatePorts;
 use super::reader_line::GONE;
 use super::refusal::Refusal;
 use super::tried::TRIED_WITHIN_MS;
@@ -11,7 +13,7 @@ use super::wall::Wall;
 use crate::audit::{Actor, ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::tried::TriedPorts;
 use crate::policy::Field;
-use crate::rules::Host;
+use crate::rules::{EgressRule, Host};
 
 impl Wall {
     /// Counts and logs a refusal without a rule; `kind` is the word for the count.
@@ -67,7 +69,7 @@ impl Wall {
         if via != ConnectionKind::Inbound {
             let ask = missing_rule
                 .as_ref()
-                .map(|rule| self.how_to_add(rule, port));
+                .map(|rule| self.missing_rule(rule).how_to_add(port));
             self.show(&what, refusal.for_container(), ask);
         }
         self.log(Event {
@@ -76,7 +78,7 @@ impl Wall {
             rule: refusal.rule().map(Into::into),
             hint: missing_rule
                 .as_ref()
-                .map(|rule| self.how_to_add(rule, port))
+                .map(|rule| self.missing_rule(rule).how_to_add(port))
                 .map(Into::into),
             missing_rule: missing_rule.map(Into::into),
             ..denied(what)
@@ -97,6 +99,22 @@ impl Wall {
             reason: Some(refusal.to_string().into()),
             ..denied(what)
         });
+    }
+
+    /// A rule that a refusal lacks, with what can be done about it.
+    pub fn missing_rule<'a>(&'a self, rule: &'a str) -> MissingRule<'a> {
+        let fits_now = rule.parse::<EgressRule>().is_ok_and(|rule| {
+            let ports = self.ports.borrow();
+            let listens = rule.ports().iter().all(|port| ports.contains(port));
+            let is_read = matches!(rule, EgressRule::Connection(_)) || self.reader().is_some();
+            is_read && (listens || self.late_ports == LatePorts::Possible)
+        });
+        MissingRule {
+            rule,
+            container: &self.container,
+            tool: self.tool,
+            fits_now: fits_now && !self.refusing && !self.container.is_empty(),
+        }
     }
 
     fn count_denied(&self, kind: &'static str) {
