@@ -128,7 +128,19 @@ fn the_commands_that_a_403_names_work_when_pasted() {
     let add = "files.example.org:8080";
     let refused = call(&["update", &name, "--network-add", add]).failed();
     assert!(
-        refused.contains("start it again with --allow HOST:8080"),
+        refused.contains("start it again with --allow files.example.org:8080\n"),
+        "{refused}"
+    );
+    let refused = call(&[
+        "update",
+        &name,
+        "--network-add",
+        "GET https://b.example.org/x",
+    ])
+    .failed();
+    assert!(
+        refused.contains("port 80, ")
+            && refused.contains("--allow 'GET https://b.example.org/x'\n"),
         "{refused}"
     );
     let audit = call(&["audit", &name]).ok();

@@ -41,6 +41,10 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
         }
         false => find::place(global, &args.id)?,
     };
+    let mut resources = requested(args)?;
+    reach::check_resources(&resources)?;
+    let _lock = place.lock_existing()?;
+    let container = status::load(&place)?;
     if asks_nothing(args) {
         // runc says nothing and succeeds, and engines may rely on that.
         log::warn!(
@@ -48,10 +52,6 @@ pub fn run(global: &GlobalOptions, args: &Update) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let mut resources = requested(args)?;
-    reach::check_resources(&resources)?;
-    let _lock = place.lock_existing()?;
-    let container = status::load(&place)?;
     let record = Record::read(&place.dir())?;
     let controllers = record.own_cgroup("limit")?;
     if let Some(plan) = record.plan() {

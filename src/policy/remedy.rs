@@ -31,6 +31,8 @@ pub enum Remedy {
     },
     /// Make the chosen policy the node's ceiling: its own values exceed it.
     Ceiling(PolicyName),
+    /// Make a policy that permits all of it the node's ceiling: several fields, not all of one policy, exceed it.
+    Wider,
     /// Give a ceiling of the node this mode.
     Mode {
         /// The field.
@@ -49,13 +51,16 @@ pub enum Remedy {
     },
 }
 
-/// Fields whose value is one word.
-const MODES: [Field; 5] = [
+/// Fields whose value is one word or number.
+const MODES: [Field; 8] = [
     Field::FilesystemWorkspace,
     Field::FilesystemMounts,
     Field::NetworkMode,
     Field::PrivilegesSetId,
     Field::SyscallsProfile,
+    Field::LimitsPids,
+    Field::LimitsMemory,
+    Field::LimitsCpus,
 ];
 
 impl Remedy {
@@ -70,9 +75,10 @@ impl Remedy {
         let [over] = over else {
             let mut origins = over.iter().map(|over| &over.origin);
             let is_policys = origins.all(|o| matches!(o, Origin::Builtin(_) | Origin::File(_)));
-            return match is_policys && ceiling.set_by == Origin::Node {
-                true => Self::Ceiling(asked.name.clone()),
-                false => Self::None,
+            return match (is_policys, &ceiling.set_by) {
+                (true, Origin::Node) => Self::Ceiling(asked.name.clone()),
+                (false, Origin::Node) => Self::Wider,
+                _ => Self::None,
             };
         };
         match over.exceeded.field {
@@ -214,6 +220,10 @@ impl RemedyWords {
             ),
             Remedy::Ceiling(policy) => {
                 let more = format!("; root permits it by ceiling = \"{policy}\" in config.toml");
+                (more.clone(), more)
+            }
+            Remedy::Wider => {
+                let more = "; root permits them by a wider ceiling in config.toml".to_owned();
                 (more.clone(), more)
             }
             Remedy::Mode {

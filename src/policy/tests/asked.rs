@@ -177,6 +177,18 @@ fn a_mode_or_a_policy_beyond_the_nodes_ceiling_has_the_files_lines() {
     let said = node.file("ours", "base = \"standard\"").error().to_string();
     let cure = "; root permits it by privileges.set-id = \"on\" in policies/ours.toml";
     assert!(said.ends_with(cure), "{said}");
+    // A limit is one word, too.
+    let limit = || case().set("limits.pids=80000").node("ceiling = \"wider\"");
+    let base = "base=\"standard\"\n";
+    let said = limit().file("wider", base).error().to_string();
+    let cure = "; root permits it by limits.pids = \"80000\" in policies/wider.toml";
+    assert!(said.ends_with(cure), "{said}");
+    let wider = format!("{base}limits.pids = \"80000\"");
+    limit().file("wider", &wider).resolved();
+    let both = mode().set("limits.pids=80000");
+    let said = both.node("ceiling = \"standard\"").error().to_string();
+    let cure = "; root permits them by a wider ceiling in config.toml";
+    assert!(said.ends_with(cure), "{said}");
     // A ceiling by --policy was set on purpose.
     let said = mode().flag("standard").error().to_string();
     assert!(

@@ -5,8 +5,11 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::network::{dial_sockets, listen_everywhere};
+use crate::policy::Field;
+use crate::rules::EgressRule;
 use crate::runtime::RuntimeError;
 use crate::runtime::network::wall::{is_own_namespace, open_namespace};
+use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::is_of_ordinary_user;
 use crate::sidecar::DIALERS;
@@ -21,19 +24,26 @@ const ADDS: &str = "add the rule to the running";
 
 /// Listens on these ports of every address inside, for rules that name them after `create`. The caller must be
 /// single-threaded; afterwards it is back in its namespace. So for the others here.
-pub fn listen(record: &Record, ports: &BTreeSet<u16>) -> Result<Vec<OwnedFd>, RuntimeError> {
+pub fn listen(
+    record: &Record,
+    ports: &BTreeSet<u16>,
+    rules: &BTreeSet<EgressRule>,
+) -> Result<Vec<OwnedFd>, RuntimeError> {
     if ports.is_empty() {
         return Ok(Vec::new());
     }
     if is_of_ordinary_user() {
-        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let listed: Vec<String> = ports.iter().map(u16::to_string).collect();
+        let needs = |rule: &&EgressRule| !rule.ports().is_disjoint(ports);
+        let lacking: Vec<String> = (rules.iter().filter(needs).map(ToString::to_string)).collect();
+        let lacking: Vec<&str> = lacking.iter().map(String::as_str).collect();
         return Err(RuntimeError::State {
             verb: ADDS,
             id: record.id.clone(),
             why: format!(
-                "nothing listens inside on port {}, and only root can listen later; start it again with --allow HOST:{}",
-                few(&ports, 60),
-                ports[0]
+                "nothing listens inside on port {}, and only root can listen later; start it again with {}",
+                few(&listed, 60),
+                identity::tool(record).adds(Field::NetworkAllow, &lacking)
             ),
         });
     }

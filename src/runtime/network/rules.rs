@@ -66,7 +66,7 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
     let listens = control::status(&dir, &record)?.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
-    let listeners = ports::listen(&record, &missing)?;
+    let listeners = ports::listen(&record, &missing, &new.allow)?;
     let plan = record.plan_mut().ok_or(RuntimeError::NotRunning)?;
     plan.network.rules = either(&plan.network.rules, &new, now);
     record.save(&dir)?;
