@@ -216,7 +216,8 @@ impl Installation<'_> {
     fn containerd(&mut self) -> Result<(), InstallError> {
         let Some(before) = self.system.read(CONTAINERD_CONFIG)? else {
             self.note(&format!(
-                "containerd: there is no {CONTAINERD_CONFIG}; Kubernetes needs it: containerd config default >{CONTAINERD_CONFIG}, then install again"
+                "containerd: there is no {CONTAINERD_CONFIG}; Kubernetes needs it: \
+                 mkdir -p /etc/containerd && containerd config default >{CONTAINERD_CONFIG}; then install again"
             ));
             return Ok(());
         };

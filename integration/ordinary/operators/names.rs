@@ -69,6 +69,36 @@ fn k_12_every_verb_for_users_accepts_dockers_name() {
     agentbox(&["state", name]).failed();
 }
 
+/// NEWCOMER3 frictions 4, 5, 8 and 19: whole cures, in Docker's words, and no empty answers.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn empty_answers_and_errors_say_what_to_do() {
+    let docker = Docker::connect();
+    let container = docker.start(&[runtime(), "test-musl"], &["sleep", "300"]);
+    let listed = agentbox(&["list"]);
+    assert!(
+        listed.stderr.contains(": agentbox list --all\n"),
+        "{listed}"
+    );
+    assert_eq!(listed.stdout.lines().count(), 1, "{listed}");
+    for silent in [&["list", "-q"][..], &["list", "--format", "json"]] {
+        assert_eq!(agentbox(silent).stderr, "", "{silent:?}");
+    }
+    let none = agentbox(&["update", &container.name]);
+    assert!(none.stderr.contains("nothing is to be changed"), "{none}");
+    none.ok();
+    agentbox(&["update", "no-such-container"]).failed();
+    let allow = "dev.agentbox.network.allow=@node";
+    let words = ["run", "--rm", runtime(), "--annotation", allow, "test-musl"];
+    let refused = docker.call(&words).failed();
+    for cure in [
+        "`agentbox policy presets --detect --write` writes @node for the node, as root; or list hosts: ",
+        "--annotation dev.agentbox.network.allow=+,HOST",
+    ] {
+        assert!(refused.contains(cure), "{refused}");
+    }
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_verb_changes_a_container_by_a_short_id_or_of_another_root() {
