@@ -86,7 +86,7 @@ pub struct Wrap {
     /// Set a policy field, repeatable (fields: `agentbox policy show standard`)
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
-    /// End the command after this time (90s, 30m, 2h), status 124
+    /// End the command after this time (90s, 30m, 1h30m), status 124
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
     /// End the command after this time without processor use or network traffic, status 124

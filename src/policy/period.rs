@@ -10,7 +10,7 @@ use crate::text::{ValueError, string_form};
 /// The units, largest first. The first one that divides a period gives its shortest form.
 const UNITS: [(&str, u32); 4] = [("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)];
 
-/// A whole number of seconds within bounds, written `90s`, `30m`, `2h` or `1d`.
+/// A whole number of seconds within bounds, written `90s`, `30m`, `1h30m` or `1d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Period<const LEAST: u32, const MOST: u32>(u32);
@@ -38,19 +38,31 @@ impl<const LEAST: u32, const MOST: u32> FromStr for Period<LEAST, MOST> {
     fn from_str(value: &str) -> Result<Self, ValueError> {
         parse(value).and_then(Self::of).ok_or_else(|| {
             let (least, most) = (Self(LEAST), Self(MOST));
-            let grammar = format!(
-                "a time from {least} to {most}: a whole number and s, m, h or d, such as 30m"
-            );
+            let grammar = format!("a time from {least} to {most}, {FORMS}");
             ValueError::grammar(value, &grammar)
         })
     }
 }
 
-/// Seconds of a whole number with a unit.
+/// The words for the grammar.
+const FORMS: &str = "such as 90s, 30m, 2h or 1h30m";
+
+/// Seconds of whole numbers with units, the largest unit first.
 fn parse(value: &str) -> Option<u32> {
-    let (digits, unit) = UNITS
-        .iter()
-        .find_map(|(name, unit)| Some((value.strip_suffix(name)?, unit)))?;
+    let mut rest = value;
+    let mut units = UNITS.iter();
+    let mut seconds = 0_u32;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+        let (part, after) = rest.split_at_checked(end + 1)?;
+        let (name, unit) = units.by_ref().find(|(name, _)| part.ends_with(name))?;
+        seconds = seconds.checked_add(part_of(part.strip_suffix(name)?, *unit)?)?;
+        rest = after;
+    }
+    (!value.is_empty()).then_some(seconds)
+}
+
+fn part_of(digits: &str, unit: u32) -> Option<u32> {
     // One spelling for each number: `u32::from_str` takes a `+`.
     let plain = digits.bytes().all(|b| b.is_ascii_digit());
     let plain = plain && (digits == "0" || !digits.starts_with('0'));
@@ -58,7 +70,7 @@ fn parse(value: &str) -> Option<u32> {
         .parse::<u32>()
         .ok()
         .filter(|_| plain)?
-        .checked_mul(*unit)
+        .checked_mul(unit)
 }
 
 impl<const LEAST: u32, const MOST: u32> fmt::Display for Period<LEAST, MOST> {
@@ -113,7 +125,7 @@ impl FromStr for TimeLimit {
             _ => value.parse().map(Self::Is).map_err(|_| {
                 ValueError::grammar(
                     value,
-                    "a time from 1s to 366d or unlimited: a whole number and s, m, h or d, such as 30m",
+                    &format!("a time from 1s to 366d or unlimited, {FORMS}"),
                 )
             }),
         }
@@ -144,6 +156,9 @@ mod tests {
             ("30m", 1800, "30m"),
             ("24h", 86_400, "1d"),
             ("366d", 31_622_400, "366d"),
+            ("1h30m", 5400, "90m"),
+            ("1d2h3m4s", 93_784, "93784s"),
+            ("1h0m", 3600, "1h"),
         ] {
             let period: Lifetime = text.parse().unwrap();
             let written = (period.seconds(), period.to_string());
@@ -159,7 +174,14 @@ mod tests {
             "-1s",
             "030m",
             "1.5h",
-            "1h30m",
+            "30m1h",
+            "1h1h",
+            "1hm",
+            "1h30",
+            "1h 30m",
+            "1h030m",
+            "365d24h1s60m",
+            "366d1s",
             "30M",
             "367d",
             "0s",
