@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::error::PlanError;
 use super::filesystem::FilesystemPlan;
 use super::network::{DNS_PORT, NetworkPlan, ServiceTarget};
-use super::sockets::{self, ClosedListeners, DatabaseSockets};
+use super::sockets::{self, ClosedListeners, DatabaseSockets, EngineSockets};
 use super::wrap_plan::WrapPlan;
 use crate::data::table;
 use crate::policy::connect::MOST_SERVICES;
@@ -38,6 +38,7 @@ pub fn denied_by(rules: &EgressRules, port: u16) -> Option<&NetworkRule> {
 pub(super) struct ListedServices {
     port: Vec<ClosedPorts>,
     pub(super) socket: Vec<DatabaseSockets>,
+    pub(super) engine: Vec<EngineSockets>,
     pub(super) listener: Vec<ClosedListeners>,
 }
 
@@ -121,6 +122,17 @@ pub(super) fn check(
     }
 }
 
+/// Whether no policy leads to this port of the machine.
+pub fn is_closed_port(port: u16) -> bool {
+    port == DNS_PORT || closed_ports(port).is_some()
+}
+
+/// The listed ports that this one is among.
+fn closed_ports(port: u16) -> Option<&'static ClosedPorts> {
+    let mut all = LISTED.port.iter();
+    all.find(|closed| closed.ports.contains(&port))
+}
+
 /// Why a service is refused; `None` if it is not.
 fn why_not(
     item: &ConnectService,
@@ -144,11 +156,7 @@ fn why_not(
             "{item} and {other} have the same port, which leads to one service"
         ));
     }
-    if let Some(closed) = LISTED
-        .port
-        .iter()
-        .find(|closed| closed.ports.contains(&port))
-    {
+    if let Some(closed) = closed_ports(port) {
         return Some(format!("port {port} is {}", closed.why));
     }
     match item {
@@ -185,6 +193,12 @@ fn not_allowed(host: &Host, port: u16, network: &NetworkPlan) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ports_of_engines_and_of_the_wall_are_closed() {
+        assert!([53, 2375, 6443].into_iter().all(is_closed_port));
+        assert!(![5432, 3306, 8080].into_iter().any(is_closed_port));
+    }
 
     #[test]
     fn a_service_is_denied_by_each_of_its_names() {

@@ -37,7 +37,13 @@ impl NetworkPlan {
         policy: &PolicyName,
         namespaces: &[PlannedNamespace],
     ) -> Result<Self, PlanError> {
-        let why = if self.refusing && self.dials_nothing() {
+        let why = if has_hosts_network(namespaces) && !ports.is_subset(&self.inbound) {
+            let each = ports.iter().map(|port| format!("--publish {port}"));
+            let each = each.collect::<Vec<_>>().join(" ");
+            format!(
+                "it has the host's network, where no more ports open while it runs: start `wrap` again with {each}"
+            )
+        } else if self.refusing && self.dials_nothing() {
             "under network.mode=local its sidecar was started without the right to connect, since no published port was known \
              (only Docker's are, and those of podman 5 as root): name the port when the container is made"
                 .to_owned()
@@ -58,6 +64,12 @@ impl NetworkPlan {
             why,
         })
     }
+}
+
+/// Whether the engine's network is the host's, as for `wrap`.
+fn has_hosts_network(namespaces: &[PlannedNamespace]) -> bool {
+    let mut namespaces = namespaces.iter();
+    namespaces.any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
 }
 
 /// Refuses ports that would not lead to the container's own programs, or that could be reached from outside the
@@ -82,9 +94,7 @@ pub(super) fn check(
     } else if !ports
         .iter()
         .all(|port| network.published.contains_key(port))
-        && namespaces
-            .iter()
-            .any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
+        && has_hosts_network(namespaces)
     {
         "it has the host's network, and the ports would be the host's own at every address: for `wrap` use --publish".to_owned()
     } else if let Some(port) = ports.iter().find(walls) {

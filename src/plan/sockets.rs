@@ -22,6 +22,14 @@ pub(super) struct DatabaseSockets {
     names: Vec<String>,
 }
 
+/// Sockets of engines, by their names.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EngineSockets {
+    names: Vec<String>,
+    why: String,
+}
+
 /// Programs that are never reached.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,9 +95,13 @@ pub(super) fn why_not(
 ) -> Option<String> {
     let directories: BTreeSet<&Path> = sockets.iter().map(ServiceSocket::directory).collect();
     sockets.iter().find_map(|socket| {
+        let mut engines = LISTED.engine.iter();
+        if let Some(engine) = engines.find(|engine| engine.names.iter().any(|name| name == socket.name())) {
+            return Some(format!("{socket} is {}", engine.why));
+        }
         if !is_database(socket.name()) {
             return Some(format!(
-                "{socket} has no name of a database's socket ({}): use [HOST:]PORT for another server",
+                "{socket} is no socket of a known database ({}): use [HOST:]PORT for another server",
                 known_names()
             ));
         }

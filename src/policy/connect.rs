@@ -34,13 +34,22 @@ impl ConnectService {
     /// # Errors
     /// As those of [`FromStr`], and for `*`.
     pub fn named(text: &str) -> Result<Self, ValueError> {
-        match text.parse()? {
-            Self::Any => Err(ValueError::grammar(
-                text,
-                "one service, as PORT, HOST:PORT or a socket's path: `*` is for ceilings",
-            )),
-            service => Ok(service),
+        if is_path(text) {
+            return text.parse();
         }
+        let allowed = match text.split_once(':') {
+            None if text == "*" => {
+                "one service, as PORT, HOST:PORT or a socket's path: `*` is for ceilings"
+            }
+            Some((outside, inside))
+                if [outside, inside].map(port_of).iter().all(Option::is_some) =>
+            {
+                "one port, such as 5432: it is the same inside and outside"
+            }
+            _ => "a TCP port, HOST:PORT or a socket's path, such as 5432 or db.example.com:5432",
+        };
+        let service = parse(text).filter(Self::is_one);
+        service.ok_or_else(|| ValueError::grammar(text, allowed))
     }
 
     /// The TCP port, which is the same inside.
@@ -143,7 +152,7 @@ impl FromStr for ConnectService {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        if text.starts_with(['/', '~', '.']) {
+        if is_path(text) {
             return text.parse().map(Self::Socket);
         }
         parse(text).ok_or_else(|| {
@@ -156,6 +165,11 @@ impl FromStr for ConnectService {
 }
 
 string_form!(ConnectService);
+
+/// Whether it is meant to be a path.
+fn is_path(text: &str) -> bool {
+    text.starts_with(['/', '~', '.'])
+}
 
 fn parse(text: &str) -> Option<ConnectService> {
     if text == "*" {
@@ -252,6 +266,18 @@ mod tests {
         ] {
             assert!(text.parse::<ConnectService>().is_err(), "{text}");
         }
-        assert!(ConnectService::named("*").is_err());
+        for (text, words) in [
+            ("redis", "such as 5432 or db"),
+            ("5432:5433", "the same inside and outside"),
+            ("~/x.sock", "whole path"),
+        ] {
+            let error = ConnectService::named(text).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains("`*`"), "{error}");
+        }
+        let error = ConnectService::named("*").unwrap_err().to_string();
+        assert!(error.contains("for ceilings"), "{error}");
+        for text in ["5432", "db.corp.example:5432", "/run/x/mysqld.sock"] {
+            assert_eq!(ConnectService::named(text), text.parse());
+        }
     }
 }

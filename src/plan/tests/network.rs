@@ -125,6 +125,10 @@ fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
         let ports = ports.iter().copied().collect();
         plan.network.opening(&ports, &policy, &plan.namespaces)
     };
+    // NEWCOMER3, friction 10: the cure could not be used on a running one.
+    let wrapped = under("standard").set("/linux", "namespaces", without_network());
+    let error = open(&wrapped.plan(), &[3000]).unwrap_err().to_string();
+    assert!(error.contains("again with --publish 3000"), "{error}");
     // Under `local` it cannot connect, unless a port may be opened later.
     let mut local = under("standard").plan();
     assert!(local.network.dials_nothing());
@@ -324,6 +328,10 @@ fn a_databases_socket_has_a_known_name_and_a_directory_of_its_own() {
         ),
         (
             wrapping(|policy| services(policy, &["/run/docker.sock"])),
+            "is Docker's API",
+        ),
+        (
+            wrapping(|policy| services(policy, &["/home/a/my.sock"])),
             "use [HOST:]PORT",
         ),
         (

@@ -24,8 +24,10 @@ pub enum AgentOrigin {
 /// Why the command's name chooses no agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AgentDoubt {
-    /// A file of the program lies where a sandbox may have written it.
-    #[error("a sandbox could have written {0:?}")]
+    /// A file of the program lies where a sandbox or another user may have written it. A container may mount /opt writable.
+    #[error(
+        "{0:?} is not root's below /usr, nor in a directory of installers such as ~/.local/bin: a sandbox could have written it"
+    )]
     Written(PathBuf),
     /// A file of the program is a shim.
     #[error("{0:?} is a shim, which lets the project choose the program")]
