@@ -301,3 +301,39 @@ fn wrap_shows_public_parts_of_etc_by_name() {
     assert_eq!(refused.code, 125, "{refused}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+/// NEWCOMER3, friction 6: an MCP configuration with `agentbox wrap`, used under `agentbox wrap -- claude`.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_within_a_sandbox_says_to_run_the_command_without_it() {
+    const WORDS: &str = "this is a sandbox of agentbox already: run the command without `wrap`";
+    let docker = Docker::connect();
+    let person = Account::new();
+    let (read, nested) = (
+        ["--read", &program()],
+        format!("{} wrap -- true", program()),
+    );
+    for (by, said) in [
+        ("sudo", person.wrap(&read, &nested)),
+        ("alone", person.wraps(&read, &nested)),
+    ] {
+        assert!(said.stderr.contains(WORDS), "{by}: {said}");
+        assert_eq!(said.code, 125, "{by}: {said}");
+    }
+    let binary = format!("{}:/ab:ro", program());
+    for user in ["0:0", "1000:1000"] {
+        let nested = |runtime: &str| {
+            let options = ["--runtime", runtime, "--user", user, "-v", &binary];
+            let script = "cd /tmp && /ab wrap -- true";
+            docker.run(&options, &["test-workloads", "sh", "-c", script])
+        };
+        let said = nested("agentbox");
+        assert!(said.stderr.contains(WORDS), "{user}: {said}");
+        // The control: another container gets the ways that exist there.
+        let said = nested("runc").failed();
+        assert!(
+            !said.contains(WORDS) && said.contains("--walls landlock"),
+            "{user}: {said}"
+        );
+    }
+}

@@ -30,6 +30,7 @@ use crate::runtime::input::node_files::NodeFiles;
 use crate::runtime::obstacle::{self, Obstacle};
 use crate::runtime::seal;
 use crate::sys::process;
+use crate::sys::seccomp;
 use crate::sys::user_namespace::{self, Ids};
 
 /// Why there is no user namespace to work in.
@@ -52,6 +53,9 @@ pub enum NoNamespace {
         /// The likely reason, and what to do.
         why: String,
     },
+    /// Nested walls would need what the outer ones deny.
+    #[error("this is a sandbox of agentbox already: run the command without `wrap`")]
+    Sandboxed,
     /// The program could not inspect its own user namespace.
     #[error("look at this process's own user namespace")]
     Unknown(#[source] io::Error),
@@ -240,9 +244,15 @@ fn in_child<T: Serialize + DeserializeOwned>(look: impl FnOnce() -> T) -> io::Re
 /// Makes the namespaces, and moves this process to them.
 fn make(person: Ids) -> Result<(), NoNamespace> {
     forget();
-    user_namespace::unshare_with_mounts().map_err(|errno| NoNamespace::Refused {
-        why: reason(&errno, &Sysctls::read()),
-        errno,
+    user_namespace::unshare_with_mounts().map_err(|errno| {
+        // A program that forges this sign only gets another sentence.
+        match seccomp::forbids_listeners() {
+            true => NoNamespace::Sandboxed,
+            false => NoNamespace::Refused {
+                why: reason(&errno, &Sysctls::read()),
+                errno,
+            },
+        }
     })?;
     let no_rights = |errno: io::Error| NoNamespace::NoRights {
         why: reason(&errno, &Sysctls::read()),
@@ -327,7 +337,7 @@ fn reason(errno: &io::Error, node: &Sysctls) -> String {
             },
         ) => {
             return format!(
-                "the seccomp filter of this container denies unshare: {}; see `agentbox doctor`",
+                "this container's seccomp filter denies unshare: {}; see `agentbox doctor`",
                 Obstacle::MaskedProc.remedy()
             );
         }
@@ -419,6 +429,16 @@ mod tests {
         };
         let text = reason(&eperm(), &container);
         assert!(text.contains("systempaths=unconfined"), "{text}");
+        let whole = NoNamespace::Refused {
+            errno: eperm(),
+            why: text,
+        };
+        let whole = whole.to_string();
+        assert!(
+            whole.len() < crate::text::MESSAGE,
+            "{} {whole}",
+            whole.len()
+        );
         for node in [container, zero] {
             let text = reason(&eperm(), &node);
             assert!(!text.contains("sudo"), "{text}");

@@ -37,6 +37,25 @@ pub fn load_compiled(program: &[seccompiler::sock_filter]) -> io::Result<()> {
     unsafe { set_filter(program.as_ptr().cast(), program.len(), 0) }.map(drop)
 }
 
+/// Whether a filter around this thread lets it load filters, but none with a listener: agentbox's does, and none of an engine's.
+/// Nothing is loaded: without a program the kernel fails with EFAULT, after the filter has let the call pass.
+pub fn forbids_listeners() -> bool {
+    let errno = |flags: u64| {
+        // SAFETY: with a null pointer the kernel reads nothing, and fails.
+        let rc = unsafe {
+            libc::syscall(
+                libc::SYS_seccomp,
+                libc::SECCOMP_SET_MODE_FILTER,
+                flags,
+                std::ptr::null::<libc::sock_fprog>(),
+            )
+        };
+        (rc < 0).then(|| io::Error::last_os_error().raw_os_error())
+    };
+    let tried = [0, NEW_LISTENER].map(errno);
+    tried == [Some(Some(libc::EFAULT)), Some(Some(libc::EPERM))]
+}
+
 /// `SECCOMP_SET_MODE_FILTER` for the calling thread.
 ///
 /// # Safety
