@@ -157,6 +157,18 @@ fn wrap_ask_keeps_an_answer_for_the_project_and_for_no_other() {
         assert!(!shown.contains("which no rule"), "{shown:?}");
         shell.keys("\u{4}");
         shell.wait_for("<prompt>");
+        // A policy without a network reaches none of the kept hosts, unless this command line asks too.
+        wrap(&mut shell, "--policy strict", READS);
+        shell.line("api.example.test");
+        shell.wait_for("failed api.example.test.");
+        shell.keys("\u{4}");
+        shell.wait_for("<prompt>");
+        wrap(&mut shell, "--policy strict --ask", READS);
+        shell.line("api.example.test");
+        let shown = shell.wait_for("200 api.example.test.");
+        assert!(!shown.contains("which no rule"), "{shown:?}");
+        shell.keys("\u{4}");
+        shell.wait_for("<prompt>");
         let program = program();
         let plan = shell.ask(&format!("{program} wrap --dry-run -- true"));
         assert!(

@@ -348,7 +348,7 @@ fn settings_that_the_command_writes_do_not_count() {
         "true",
     );
     person.does("rm src/project/.agentbox.toml");
-    assert!(stopped().contains("is gone"));
+    assert!(stopped().contains("are gone"));
     person.projects_settings("allow = [\"project.test\"]\n");
     // The control: trusted by the user, the same content counts.
     person.agentbox(&["trust", "--yes"]).ok();

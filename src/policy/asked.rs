@@ -13,7 +13,8 @@ use super::fields::Fields;
 use super::option_error::OptionError;
 use super::temporary;
 use super::{
-    Field, NodeSecret, Origin, Policy, PolicyChoice, PolicyError, PolicyName, Switch, Upstream,
+    Field, NetworkMode, NodeSecret, OnUnknown, Origin, Policy, PolicyChoice, PolicyError,
+    PolicyName, Switch, Upstream,
 };
 use crate::text::{distance, nearest, shown};
 
@@ -32,6 +33,9 @@ pub struct WrapOptions {
     /// The fields of each settings file, lowest priority first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<Vec<FieldOption>>,
+    /// The fields of the user's answers to `--ask` in earlier runs. Below all settings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<FieldOption>,
     /// Options as the user typed them.
     pub options: Vec<FieldOption>,
     /// The user's own secrets. They are no request: they loosen nothing.
@@ -172,6 +176,7 @@ impl WrapOptions {
         policy: None,
         policy_of: None,
         settings: Vec::new(),
+        answers: Vec::new(),
         options: Vec::new(),
         secrets: Vec::new(),
         proxy: None,
@@ -183,11 +188,16 @@ impl WrapOptions {
             policy,
             policy_of,
             settings,
+            answers,
             options,
             secrets: _,
             proxy: _,
         } = self;
-        policy.is_none() && policy_of.is_none() && settings.is_empty() && options.is_empty()
+        let lists = [answers, options];
+        policy.is_none()
+            && policy_of.is_none()
+            && settings.is_empty()
+            && lists.into_iter().all(Vec::is_empty)
     }
 
     /// The user's own secrets that a policy lets be used.
@@ -234,9 +244,23 @@ impl WrapOptions {
         }
     }
 
-    /// The requested fields, lowest priority first.
-    pub(super) fn layers(&self) -> Result<Vec<Layer>, PolicyError> {
-        let all = self.settings.iter().chain([&self.options]);
+    /// Whether the command line asks the user about hosts that no rule names.
+    fn asks(&self) -> bool {
+        let of_field = self.options.iter();
+        let mut of_field = of_field.filter(|option| option.field == Field::NetworkOnUnknown);
+        let last = of_field.next_back().map(|option| option.value.parse());
+        last == Some(Ok(OnUnknown::Ask))
+    }
+
+    /// The requested fields, lowest priority first. Earlier answers do not give a network to a policy that has none: who
+    /// chooses such a policy names no host. With `--ask` the user could give the same answers again.
+    pub(super) fn layers(&self, base: &Policy) -> Result<Vec<Layer>, PolicyError> {
+        let answers = match base.network.mode {
+            NetworkMode::None if !self.asks() => None,
+            NetworkMode::None | NetworkMode::Local | NetworkMode::Allowlist => Some(&self.answers),
+        };
+        let all = answers.into_iter().chain(&self.settings);
+        let all = all.chain([&self.options]);
         let said = all.filter(|options| !options.is_empty());
         said.map(|all| Ok(options(all)?)).collect()
     }

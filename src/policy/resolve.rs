@@ -330,7 +330,7 @@ impl Resolver<'_> {
             origins,
         } = loaded;
         let mut below = (policy, origins);
-        for layer in self.sources.asked.layers()? {
+        for layer in self.sources.asked.layers(&below.0)? {
             let Layer { fields, origins } = layer;
             let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);
             below = self.put(fields, origin, below)?;

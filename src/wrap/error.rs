@@ -163,6 +163,20 @@ pub enum WrapRefusal {
         /// What happened.
         why: String,
     },
+    /// A project's settings that are gone since they were trusted.
+    #[error(
+        "the settings {path:?} that you trusted are gone: restore them, or run `agentbox trust --remove {}` to go on without",
+        directory.display()
+    )]
+    SettingsGone {
+        /// The file.
+        path: PathBuf,
+        /// Its directory.
+        directory: PathBuf,
+    },
+    /// No settings to review.
+    #[error("there is no {0:?} to review: make it first; docs/wrap.md has its keys")]
+    NoSettings(PathBuf),
     /// A policy file that a sandboxed command could have written.
     #[error(
         "the policy file {path:?} {why}: run `agentbox trust {}` to review it, or keep it in ~/.config/agentbox, where no sandbox \

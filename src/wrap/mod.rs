@@ -156,7 +156,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let status = status?.unwrap_or(ChildExit::with(0));
     let without = prepared.without_network.as_ref();
     if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
-        closing::without_network(who);
+        closing::without_network(who, &wanted.asked.answers);
     }
     if killed > 0 && !wanted.quiet {
         closing::killed_for_memory(killed);

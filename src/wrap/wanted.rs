@@ -164,13 +164,19 @@ impl WrapRequest {
             path,
             settings,
             files,
+            is_answers,
         } = source;
         self.included
             .extend(files.iter().map(|file| file.path.clone()));
         let is_variables = |file: &SealedFile| settings.env_file.contains(&file.named);
         let variables = files.into_iter().filter(is_variables).collect();
         let effects = settings.effects();
-        let effects = effects.iter().map(|effect| format!("{path:?} {effect}"));
+        let unless = match is_answers {
+            true => " (under a policy without a network only with --ask)",
+            false => "",
+        };
+        let effects = effects.iter();
+        let effects = effects.map(|effect| format!("{path:?} {effect}{unless}"));
         self.from_files.extend(effects);
         if let Some(agent) = settings.agent {
             self.agent_requested = Some((agent, AgentOrigin::Setting(path.clone())));
@@ -231,7 +237,10 @@ fn asked(
     };
     for source in sources {
         let fields = source.settings.fields(&name_of(source))?;
-        asked.settings.push(fields);
+        match source.is_answers {
+            true => asked.answers = fields,
+            false => asked.settings.push(fields),
+        }
         asked.secrets.extend(source.settings.secrets.clone());
     }
     asked.settings.retain(|fields| !fields.is_empty());

@@ -91,6 +91,43 @@ fn the_users_proxy_counts_where_the_node_permits_it() {
     assert_eq!(upstream.names, UpstreamNames::Proxy);
 }
 
+/// NEWCOMER3, W5: after one `project` answer `--policy strict` reached that host.
+#[test]
+fn earlier_answers_give_no_network_to_a_policy_without_one() {
+    let answered = |policy: &str| {
+        let mut case = case().chosen(PolicyOption::Named(policy.to_owned()));
+        let answer = FieldOption::adding("allow", Field::NetworkAllow, "a.test");
+        case.asked.answers = vec![answer.in_file("allow", "answers.toml")];
+        case
+    };
+    let network = |case: Case| {
+        let resolved = case.resolved();
+        (resolved.policy.network.mode, hosts(&resolved))
+    };
+    let a = || vec!["a.test".to_owned()];
+    assert_eq!(network(answered("strict")), (NetworkMode::None, vec![]));
+    assert_eq!(network(answered("standard")), (NetworkMode::Allowlist, a()));
+    // A host on the command line names that host alone.
+    let b = answered("strict").allow("b.test");
+    assert_eq!(
+        network(b),
+        (NetworkMode::Allowlist, vec!["b.test".to_owned()])
+    );
+    let asks = answered("strict").asked(FieldOption::setting(
+        "--ask",
+        Field::NetworkOnUnknown,
+        "ask",
+    ));
+    assert_eq!(network(asks), (NetworkMode::Allowlist, a()));
+    // Settings are no answer, and a ceiling without a network is no error.
+    let mut settings = answered("strict");
+    settings.asked.settings = vec![std::mem::take(&mut settings.asked.answers)];
+    assert_eq!(network(settings), (NetworkMode::Allowlist, a()));
+    let mut ceiling = answered("strict").flag("strict");
+    ceiling.asked.policy = None;
+    assert_eq!(network(ceiling).0, NetworkMode::None);
+}
+
 #[test]
 fn the_last_set_counts() {
     let resolved = case()

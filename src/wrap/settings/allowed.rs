@@ -38,7 +38,11 @@ pub fn find(person: &Person, workspace: &Path) -> Result<Option<SettingsSource>>
     let text = own_file::read_trusted(&path, person)?;
     let settings = Settings::parse(&text, PathBase::of_answers())
         .with_context(|| format!("settings of {path:?}"))?;
-    SettingsSource::of_person(person, path, settings).map(Some)
+    let source = SettingsSource::of_person(person, path, settings)?;
+    Ok(Some(SettingsSource {
+        is_answers: true,
+        ..source
+    }))
 }
 
 /// Adds rules to the file of a workspace.

@@ -69,6 +69,8 @@ pub struct SettingsSource {
     pub settings: Settings,
     /// The files that it names and that have been read: all of a project's; of the user's settings, the variables.
     pub files: Vec<SealedFile>,
+    /// Whether it holds the user's answers to `--ask`.
+    pub is_answers: bool,
 }
 
 impl SettingsSource {
@@ -81,6 +83,7 @@ impl SettingsSource {
             files: files.collect::<Result<_>>()?,
             path,
             settings,
+            is_answers: false,
         })
     }
 
@@ -144,7 +147,10 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
     let is_known = store.as_ref().is_some_and(|store| store.has(path));
     if path.symlink_metadata().is_err() {
         if is_known {
-            bail!(changed(path, "is gone"));
+            bail!(WrapRefusal::SettingsGone {
+                path: path.to_owned(),
+                directory: directory_of(path).to_owned(),
+            });
         }
         return Ok(Project::None);
     }
@@ -164,6 +170,7 @@ fn of_project(person: &Person, path: &Path) -> Result<Project> {
                 path: path.to_owned(),
                 settings,
                 files: seal.included,
+                is_answers: false,
             }))
         }
         // It may have set walls that the run would lack, as may one whose entry cannot be read.
@@ -322,9 +329,12 @@ impl Offer {
         let text = read.map_err(|why| {
             // The user named a file that does not exist, not a directory.
             let missing = path.parent().filter(|dir| !dir.exists());
-            WrapRefusal::File {
-                path: missing.unwrap_or(&path).to_owned(),
-                why,
+            match missing.is_none() && path.symlink_metadata().is_err() {
+                true => WrapRefusal::NoSettings(path.clone()),
+                false => WrapRefusal::File {
+                    path: missing.unwrap_or(&path).to_owned(),
+                    why,
+                },
             }
         })?;
         if !is_project(&path) {
@@ -418,6 +428,7 @@ mod tests {
             path: base.join(PROJECT_FILE),
             settings: sealed.settings,
             files: sealed.seal.included,
+            is_answers: false,
         };
         let name = source.settings.policy.clone().unwrap();
         let (path, used) = source.policy_file(&person, &name).unwrap();
