@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use agentbox::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use agentbox::network::{
-    InnerConfig, InnerMode, InnerNamespace, NetworkError, Sysctl, counters, enter, spawn_maker,
-    verify_current,
+    InnerConfig, InnerMode, InnerNamespace, NetworkError, Sysctl, TapScope, counters, enter,
+    spawn_maker, verify_current,
 };
 use agentbox::sys::{netns, process, socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,6 +27,10 @@ pub fn config(mode: InnerMode) -> InnerConfig<'static> {
         sysctls: Vec::new(),
         listen: None,
         dialers: 0,
+        heard: match mode {
+            InnerMode::Loopback => TapScope::Loopback,
+            InnerMode::AnyIp => TapScope::Everywhere,
+        },
     }
 }
 

@@ -94,13 +94,18 @@ print(ask(stream, message("listed", b"git"))[:1].hex(), ask(stream, login("liste
     let name = ["--ask", option, "--name", "unasked"];
     for (by, said) in agent.wraps(&name, &script) {
         assert_eq!(said.stdout, "05 05\n", "{by}: {said}");
+        let told = said
+            .stderr
+            .matches("--ask found no terminal to ask at")
+            .count();
+        assert_eq!(told, 2, "{by}: {said}");
     }
     let log = person.does(&format!(
         "{} audit --json unasked",
         crate::direct::program()
     ));
     assert!(
-        log.contains("unconfirmed") && log.contains("there is no terminal"),
+        log.contains("not-asked") && log.contains("there is no terminal"),
         "{log}"
     );
     let dry = ["--ask", option, "--dry-run"];

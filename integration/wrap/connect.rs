@@ -105,6 +105,69 @@ fn wrap_connect_leads_to_the_named_port_of_the_machine_and_to_no_other() {
     });
 }
 
+/// NEWCOMER3, friction 1: a database of this machine was refused in silence.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_names_the_server_of_the_machine_that_was_meant_and_no_port_without_one() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let (v4, v6) = (
+        Service::at("127.0.0.1:0", "four:"),
+        Service::at("[::1]:0", "six:"),
+    );
+    let (four, six, unserved) = (v4.0, v6.0, free_port());
+    let tries = |address: &str, port| format!("({}) 2>/dev/null", asking(address, port));
+    let script = format!(
+        "{}; {}; {}; {}; true",
+        tries("localhost", four),
+        tries("127.0.0.1", four),
+        tries("::1", six),
+        tries("127.0.0.1", unserved)
+    );
+    for mode in [&[][..], &["--allow", "a.test"]] {
+        let (low, high) = (four.min(six), four.max(six));
+        let line = format!(
+            "agentbox: connections to localhost:{low}, localhost:{high} were refused inside; --connect {low} --connect {high} reaches \
+             this machine's servers\n"
+        );
+        each(&person, mode, &script, |by, said| {
+            assert_eq!(
+                said.stderr.matches(&line).count(),
+                1,
+                "{by} {mode:?}: {said}"
+            );
+            let other = format!(":{unserved}");
+            assert!(!said.stderr.contains(&other), "{by} {mode:?}: {said}");
+        });
+        // The pasted options end it.
+        let ports = [four, six].map(|port| port.to_string());
+        let options = [&["--connect", &ports[0], "--connect", &ports[1]], mode].concat();
+        each(&person, &options, &script, |by, said| {
+            assert!(
+                !said.stderr.contains("refused inside"),
+                "{by} {mode:?}: {said}"
+            );
+        });
+    }
+    // A server inside is no server of the machine, whatever listens outside.
+    let own = format!(
+        "python3 -c 'import socket; s=socket.create_server((\"127.0.0.1\",{four})); c=socket.create_connection((\"127.0.0.1\",{four}))'"
+    );
+    each(&person, &[], &own, |by, said| {
+        assert!(!said.stderr.contains("refused inside"), "{by}: {said}");
+    });
+    // The run's log answers `suggest`, which names every refused port.
+    let name = format!("meant-{}", std::process::id());
+    person.wraps(&["--name", &name], &script).ok();
+    let suggested = person.agentbox(&["suggest", &name]).ok();
+    for port in [four, six, unserved] {
+        let option = format!("--connect {port}");
+        assert!(suggested.contains(&option), "{suggested}");
+    }
+    let audit = person.agentbox(&["audit", &name]).ok();
+    assert!(audit.contains("denied: nothing"), "{audit}");
+}
+
 /// The service listens on ::1 alone, ends meanwhile, or is slow to come: each connection is dialled anew.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -18,7 +18,7 @@
 //! | [`whole`] | whether the files of one run fit each other |
 //! | [`report`], [`words`], [`signatures`], [`markdown`] | events for people; `rows`: which of many |
 //! | [`ocsf`] | events for other programs |
-//! | [`kernel`] | what the kernel alone counts |
+//! | [`kernel`], [`loopback`] | what the kernel alone counts; ports of the loopback that it refuses |
 //! | [`mounts`] | mounts that may be written, and whether they were |
 //! | [`suggest`] | refusals to additions to a policy |
 //! | [`receipt`] | a run to a signed statement, and back |
@@ -32,6 +32,7 @@ mod expired;
 mod fold;
 pub mod kernel;
 mod life;
+pub mod loopback;
 pub mod markdown;
 pub mod mounts;
 pub mod ocsf;
@@ -44,7 +45,7 @@ pub mod recent;
 pub mod report;
 mod rows;
 pub mod schema;
-mod signatures;
+pub mod signatures;
 pub mod suggest;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,9 @@ use super::rows::MOST;
 use super::words;
 use super::{EventDetail, LogLine, Verdict, WallName};
 
+/// The cause of signatures that are denied because the user could not be asked (`wrap --ask`).
+pub const NOT_ASKED: &str = "not-asked";
+
 /// The signatures with one key for one purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct SignatureGroup {

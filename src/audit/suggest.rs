@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::loopback;
 use super::mounts::{self, Mounts};
 use super::report::{self, DenialGroup};
 use super::{EventDetail, LogLine, PUBLISHED, WallName};
@@ -23,6 +24,9 @@ pub struct Suggestion {
     pub network: Vec<Addition>,
     /// Ports for `network.inbound`, which the engine publishes.
     pub inbound: Vec<Addition>,
+    /// Ports of the loopback inside that `network.connect` leads out of, if servers of the machine were meant.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub connect: BTreeSet<u16>,
     /// Calls for `syscalls.allow`.
     pub syscalls: Vec<Addition>,
     /// Denials without a suggestion.
@@ -103,6 +107,7 @@ pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
     Suggestion {
         network: smallest(rules),
         inbound: inbound.into_values().collect(),
+        connect: loopback::ports(lines.iter().copied()),
         syscalls: names.into_values().collect(),
         left_out,
         mounts: mounts::of(lines),
@@ -200,7 +205,7 @@ impl Suggestion {
             (Field::NetworkInbound, &self.inbound),
             (Field::SyscallsAllow, &self.syscalls),
         ];
-        if self.is_empty() {
+        if self.is_empty() && self.connect.is_empty() {
             line("", "nothing is to be added");
         }
         for (field, additions) in fields.iter().filter(|(_, all)| !all.is_empty()) {
@@ -226,6 +231,21 @@ impl Suggestion {
                 Field::SyscallsAllow => self.tool.calls(&values),
                 field => self.tool.adds(*field, &values),
             };
+            line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
+        }
+        if !self.connect.is_empty() {
+            let ports: Vec<String> = self.connect.iter().map(u16::to_string).collect();
+            let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+            let field = Field::NetworkConnect;
+            line(
+                "",
+                &format!("{field}, if servers of this machine were meant:"),
+            );
+            line(
+                "  ",
+                &format!("{}  refused at localhost inside", ports.join(", ")),
+            );
+            let typed = self.tool.adds(field, &ports);
             line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
         }
         if !self.left_out.is_empty() {
@@ -377,6 +397,22 @@ mod tests {
         ] {
             assert!(text.contains(words), "{text}");
         }
+    }
+
+    /// NEWCOMER3, friction 1: a local database without `--connect` left no trace.
+    #[test]
+    fn a_refused_port_of_the_loopback_is_suggested_as_a_question() {
+        let lines = [5432, 6379].map(|port| {
+            let mut line = host("x", None, None);
+            line.event = loopback::refused(port);
+            line.context.engine = Some("wrap".into());
+            line
+        });
+        let seen = suggested(&lines);
+        assert!(seen.is_empty());
+        let text = "network.connect, if servers of this machine were meant:\n  \
+                    5432, 6379  refused at localhost inside\n  as an option: --connect 5432 --connect 6379\n";
+        assert_eq!(seen.text(), text);
     }
 
     /// NEWCOMER 1.5: a published port that leads nowhere is missing in `network.inbound`.

@@ -30,7 +30,8 @@ pub enum ConnectionKind {
     Outside,
     /// Attempts to addresses without a route, from the kernel's counter. `host` is absent.
     Unrouted,
-    /// Attempts on ports where nothing listens, also the container's own, from the kernel's counter.
+    /// Under `wrap`, the first connection to a port of `localhost` where nothing listens (cause `loopback`); else attempts
+    /// on ports where nothing listens, also the container's own, from the kernel's counter, and `host` is absent.
     Unanswered,
     /// A TCP connection to a port that no rule names. The kernel reset it.
     Tcp,

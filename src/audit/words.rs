@@ -21,7 +21,7 @@ pub fn what(what: &EventDetail) -> String {
             via, host, port, ..
         } => match via {
             Some(ConnectionKind::Unrouted) => "attempts by address".to_owned(),
-            Some(ConnectionKind::Unanswered) => {
+            Some(ConnectionKind::Unanswered) if port.is_none() => {
                 "attempts on ports where nothing listens".to_owned()
             }
             Some(ConnectionKind::Udp) => format!("{} by UDP", endpoint(host, *port)),

@@ -10,6 +10,7 @@ use rustix::mount::{
     fsopen,
 };
 
+use super::refused::TapScope;
 use super::{ListenPorts, Listeners, NetworkError, Sysctl};
 use crate::egress::names::{Families, SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::sys::netlink::{Link, RouteSocket};
@@ -50,6 +51,8 @@ pub struct InnerConfig<'a> {
     pub listen: Option<ListenPorts>,
     /// How many connections may lead in at once: the number of sockets of each family that are made there for dialing.
     pub dialers: usize,
+    /// The attempts that the wall hears of.
+    pub heard: TapScope,
 }
 
 /// A namespace that was made and checked.
@@ -70,7 +73,7 @@ pub struct InnerNamespace {
     pub families: Families,
     /// Its /proc/PID/net/snmp, and snmp6 with IPv6; empty if /proc has none.
     pub counters: Vec<OwnedFd>,
-    /// Sockets that hear of attempts which the kernel refuses there, where each address is local ([`super::refused`]).
+    /// Sockets that hear of attempts which the kernel refuses there ([`super::refused`]).
     pub taps: Vec<OwnedFd>,
 }
 
@@ -140,6 +143,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
         sysctls,
         listen,
         dialers,
+        heard,
     } = config;
     // First, with the node's privileges: regardless of mounts over /proc here, and although a container's user
     // namespace may not mount one.
@@ -175,10 +179,7 @@ pub(super) fn make(config: &InnerConfig<'_>) -> Result<InnerNamespace, NetworkEr
     let dialers = super::listeners::dialers(*dialers, families)
         .map_err(NetworkError::step("make sockets to dial with"))?;
     let counters = counters(procfs.as_fd(), families);
-    let taps = match mode {
-        InnerMode::Loopback => Vec::new(),
-        InnerMode::AnyIp => super::refused::taps(families),
-    };
+    let taps = super::refused::taps(*heard, families);
     let netns = netns::current().map_err(NetworkError::step("open the namespace"))?;
     verify_loopback_only()?;
     Ok(InnerNamespace {

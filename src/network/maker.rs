@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::inner::{self, InnerConfig, InnerNamespace};
-use super::refused::TAPS;
+use super::refused::TapScope;
 use super::{ListenPorts, Listeners, NetworkError};
 use crate::egress::names::Families;
 use crate::sys::{process, socket};
@@ -30,6 +30,8 @@ pub struct Maker {
     listen: Option<ListenPorts>,
     /// How many dialing sockets of each family to make.
     dialers: usize,
+    /// What is heard.
+    heard: TapScope,
 }
 
 /// Forks the child and returns while it works. The calling process must be single-threaded.
@@ -42,6 +44,7 @@ pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
         socket: ours,
         listen: config.listen.clone(),
         dialers: config.dialers,
+        heard: config.heard,
     })
 }
 
@@ -59,7 +62,8 @@ impl Maker {
         })?;
         self.reap()?;
         let listen = self.listen.as_ref();
-        decode(&buffer[..answer.len], answer.fds, listen, self.dialers)
+        let each = [self.dialers, self.heard.sockets()];
+        decode(&buffer[..answer.len], answer.fds, listen, each)
     }
 
     fn reap(&mut self) -> Result<(), NetworkError> {
@@ -128,11 +132,12 @@ pub fn with_causes(error: &dyn Error) -> String {
     text
 }
 
+/// The last argument has the sockets of each family, to dial with and to hear attempts.
 fn decode(
     answer: &[u8],
     fds: Vec<OwnedFd>,
     listen: Option<&ListenPorts>,
-    dialers: usize,
+    [dialers, taps]: [usize; 2],
 ) -> Result<InnerNamespace, NetworkError> {
     let not_made = |reason: &str| NetworkError::NotMade {
         reason: reason.to_owned(),
@@ -154,7 +159,7 @@ fn decode(
                 _ => Families::V4,
             };
             // For each family, or none.
-            let [counters, taps] = [(1, 1), (2, TAPS)].map(|(at, each)| match words.get(at) {
+            let [counters, taps] = [(1, 1), (2, taps)].map(|(at, each)| match words.get(at) {
                 Some(1) => each * families.count(),
                 _ => 0,
             });
@@ -203,25 +208,25 @@ mod tests {
         let counting = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1, 0]].concat();
         let hearing = [&[MADE][..], &7_u64.to_ne_bytes(), &[1, 1, 1]].concat();
         let fds = |count: usize| (0..count).map(|_| fd()).collect::<Vec<_>>();
-        let made = decode(&whole, fds(2), None, 0).unwrap();
+        let made = decode(&whole, fds(2), None, [0, 2]).unwrap();
         assert!(made.cookie == 7 && made.families.has_v6() && made.listeners.is_none());
         let [one, none] =
             [vec![443], Vec::new()].map(|ports| ListenPorts::new(3128, Stub::Everywhere, ports));
         let refusing = ListenPorts::new(3128, Stub::Refusing, []);
-        let made = decode(&whole, fds(6), Some(&one), 0).unwrap();
+        let made = decode(&whole, fds(6), Some(&one), [0, 2]).unwrap();
         assert_eq!(made.listeners.unwrap().ports.len(), 1);
-        let made = decode(&whole, fds(4), Some(&refusing), 0).unwrap();
+        let made = decode(&whole, fds(4), Some(&refusing), [0, 2]).unwrap();
         assert!(made.listeners.unwrap().dns_tcp.is_none());
-        let made = decode(&whole, fds(12), Some(&one), 3).unwrap();
+        let made = decode(&whole, fds(12), Some(&one), [3, 2]).unwrap();
         assert_eq!(
             (made.listeners.unwrap().ports.len(), made.dialers.len()),
             (1, 6)
         );
-        let made = decode(&whole, fds(4), None, 1).unwrap();
+        let made = decode(&whole, fds(4), None, [1, 2]).unwrap();
         assert!(made.listeners.is_none() && made.dialers.len() == 2);
-        let made = decode(&counting, fds(6), None, 1).unwrap();
+        let made = decode(&counting, fds(6), None, [1, 2]).unwrap();
         assert_eq!((made.dialers.len(), made.counters.len()), (2, 2));
-        let made = decode(&hearing, fds(8), None, 0).unwrap();
+        let made = decode(&hearing, fds(8), None, [0, 2]).unwrap();
         assert_eq!((made.counters.len(), made.taps.len()), (2, 4));
         for (bytes, count, listen) in [
             (&counting[..], 3, None),
@@ -236,13 +241,13 @@ mod tests {
             (b"", 0, None),
             (b"?", 0, None),
         ] {
-            assert!(decode(bytes, fds(count), listen, 0).is_err());
+            assert!(decode(bytes, fds(count), listen, [0, 2]).is_err());
         }
     }
 
     #[test]
     fn repeats_the_reason_of_the_child() {
-        let error = decode(b"-no such sysctl", Vec::new(), None, 0).unwrap_err();
+        let error = decode(b"-no such sysctl", Vec::new(), None, [0, 0]).unwrap_err();
         assert!(error.to_string().ends_with("no such sysctl"));
     }
 }

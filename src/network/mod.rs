@@ -21,6 +21,7 @@ pub use fallback::{foreign_links, is_fallback};
 pub use inner::{InnerConfig, InnerMode, InnerNamespace, enter, verify_current};
 pub use listeners::{ListenPorts, Listeners, Stub, dial_sockets, listen_at, listen_everywhere};
 pub use maker::{Maker, spawn_maker, with_causes};
+pub use refused::TapScope;
 pub use resets::resets_sent;
 pub use sysctl::Sysctl;
 

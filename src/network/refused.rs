@@ -75,6 +75,18 @@ const RESETS_V4: [FilterInstruction; 10] = [
     plain(RETURN, LONGEST as u32),
 ];
 
+/// The same with them.
+const ALL_RESETS_V4: [FilterInstruction; 8] = [
+    plain(HEADER_LENGTH, 0),
+    plain(LOAD_BYTE_AT, 13),
+    plain(AND, FLAGS),
+    equal(RESET, 0, 2),
+    plain(LOAD_AT, 4),
+    equal(0, 1, 0),
+    plain(RETURN, 0),
+    plain(RETURN, LONGEST as u32),
+];
+
 const UNREACHABLE_V4: [FilterInstruction; 7] = [
     plain(HEADER_LENGTH, 0),
     plain(LOAD_HALF_AT, 0),
@@ -100,6 +112,16 @@ const RESETS_V6: [FilterInstruction; 15] = [
     equal(0, 0, 3),
     plain(LOAD, NETWORK_HEADER + 20),
     equal(1, 0, 1),
+    plain(RETURN, 0),
+    plain(RETURN, LONGEST as u32),
+];
+
+const ALL_RESETS_V6: [FilterInstruction; 7] = [
+    plain(LOAD_BYTE, 13),
+    plain(AND, FLAGS),
+    equal(RESET, 0, 2),
+    plain(LOAD, 4),
+    equal(0, 1, 0),
     plain(RETURN, 0),
     plain(RETURN, LONGEST as u32),
 ];
@@ -139,23 +161,54 @@ pub struct RefusedAttempt {
     pub from: SocketAddr,
 }
 
-/// How many sockets [`taps`] opens for each family.
-pub(super) const TAPS: usize = 2;
+/// Which attempts are heard in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TapScope {
+    /// None.
+    Nothing,
+    /// Connections to the loopback, where no other address exists.
+    Loopback,
+    /// Connections and datagrams to all other addresses.
+    Remote,
+    /// These, and connections to the loopback.
+    Everywhere,
+}
+
+impl TapScope {
+    /// The filters of both families, by their protocols.
+    fn filters(self) -> [Vec<(u8, &'static [FilterInstruction])>; 2] {
+        let unreachable: [(u8, &[FilterInstruction]); 2] =
+            [(ICMP, &UNREACHABLE_V4), (ICMP6, &UNREACHABLE_V6)];
+        let all: [(u8, &[FilterInstruction]); 2] = [(TCP, &ALL_RESETS_V4), (TCP, &ALL_RESETS_V6)];
+        let remote: [(u8, &[FilterInstruction]); 2] = [(TCP, &RESETS_V4), (TCP, &RESETS_V6)];
+        let both = |at: usize| match self {
+            Self::Nothing => vec![],
+            Self::Loopback => vec![all[at]],
+            Self::Remote => vec![remote[at], unreachable[at]],
+            Self::Everywhere => vec![all[at], unreachable[at]],
+        };
+        [both(0), both(1)]
+    }
+
+    /// How many sockets [`taps`] opens for each family.
+    pub(super) fn sockets(self) -> usize {
+        self.filters()[0].len()
+    }
+}
 
 /// Sockets that hear of such attempts in the calling thread's namespace. None if the kernel refuses one: then attempts are only
 /// counted.
-pub(super) fn taps(families: Families) -> Vec<OwnedFd> {
-    let v4 = [(TCP, &RESETS_V4[..]), (ICMP, &UNREACHABLE_V4[..])];
-    let v6 = [(TCP, &RESETS_V6[..]), (ICMP6, &UNREACHABLE_V6[..])];
+pub(super) fn taps(scope: TapScope, families: Families) -> Vec<OwnedFd> {
+    let [v4, v6] = scope.filters();
     let opened = std::iter::once((AddressFamily::INET, v4))
         .chain(families.has_v6().then_some((AddressFamily::INET6, v6)))
-        .flat_map(|(family, both)| both.map(|(protocol, filter)| (family, protocol, filter)))
-        .map(|(family, protocol, filter)| raw_socket::tap(family, protocol, filter));
+        .flat_map(|(family, all)| all.into_iter().map(move |one| (family, one)))
+        .map(|(family, (protocol, filter))| raw_socket::tap(family, protocol, filter));
     // All or none: one alone would hear half.
     opened.collect::<io::Result<Vec<_>>>().unwrap_or_default()
 }
 
-/// What an answer says, from its network header on. `None`: it is none, or about the container's loopback network.
+/// What an answer says, from its network header on. `None`: it is none, or about a datagram of the container's loopback network.
 pub fn read(packet: &[u8]) -> Option<RefusedAttempt> {
     let answer = IpPacket::read(packet)?;
     let attempt = match answer.protocol {
@@ -178,7 +231,8 @@ pub fn read(packet: &[u8]) -> Option<RefusedAttempt> {
         }
         _ => return None,
     };
-    (!attempt.to.ip().is_loopback()).then_some(attempt)
+    let is_own = attempt.by == Transport::Udp && attempt.to.ip().is_loopback();
+    (!is_own).then_some(attempt)
 }
 
 /// A packet, as far as it came.
@@ -336,15 +390,19 @@ mod tests {
         }
     }
 
-    /// By the socket of the packet's protocol, if there is one.
     fn heard(packet: &[u8]) -> Option<RefusedAttempt> {
-        let (filter, header) = match (packet[0] >> 4, packet[9], packet[6]) {
-            (4, TCP, _) => (&RESETS_V4[..], 0),
-            (4, ICMP, _) => (&UNREACHABLE_V4[..], 0),
-            (6, _, TCP) => (&RESETS_V6[..], 40),
-            (6, _, ICMP6) => (&UNREACHABLE_V6[..], 40),
-            _ => return None,
+        heard_by(TapScope::Remote, packet)
+    }
+
+    /// By the socket of the packet's protocol, if there is one.
+    fn heard_by(scope: TapScope, packet: &[u8]) -> Option<RefusedAttempt> {
+        let [v4, v6] = scope.filters();
+        let (filters, protocol, header) = match packet[0] >> 4 {
+            4 => (v4, packet[9], 0),
+            _ => (v6, packet[6], 40),
         };
+        let mut filters = filters.into_iter();
+        let (_, filter) = filters.find(|(of, _)| *of == protocol)?;
         passes(filter, packet, header)
             .then(|| read(packet))
             .flatten()
@@ -413,6 +471,55 @@ mod tests {
         }
         let one = ["::1:0:0:1", "fd00:5afe::1"];
         assert!(heard(&v6(TCP, one, &tcp(0x14, 0))).is_some(), "not ::1");
+    }
+
+    #[test]
+    fn a_connection_to_the_loopback_is_heard_where_that_is_wanted() {
+        let resets = [
+            (
+                v4(TCP, ["127.0.0.1", "127.0.0.1"], 0, &tcp(0x14, 0)),
+                "127.0.0.1",
+            ),
+            (v6(TCP, ["::1", "::1"], &tcp(0x14, 0)), "[::1]"),
+        ];
+        for (reset, host) in &resets {
+            let tried = attempt(
+                Transport::Tcp,
+                &format!("{host}:80"),
+                &format!("{host}:40000"),
+            );
+            assert_eq!(heard_by(TapScope::Loopback, reset), tried);
+            assert_eq!(heard_by(TapScope::Everywhere, reset), tried);
+            assert_eq!(heard_by(TapScope::Remote, reset), None);
+            assert_eq!(heard_by(TapScope::Nothing, reset), None);
+        }
+        let sent = v4(UDP, ["127.0.0.1", "127.0.0.1"], 0, &udp());
+        for (packet, scope) in [
+            // An established connection, a reset of one, and datagrams.
+            (v4(TCP, V4, 3, &tcp(0x18, 0)), TapScope::Everywhere),
+            (
+                v4(TCP, ["127.0.0.1"; 2], 0, &tcp(0x14, 7)),
+                TapScope::Loopback,
+            ),
+            (v6(TCP, ["::1"; 2], &tcp(0x14, 7)), TapScope::Loopback),
+            (
+                v4(ICMP, ["127.0.0.1"; 2], 0, &unreachable(3, 3, &sent)),
+                TapScope::Loopback,
+            ),
+            (
+                v4(ICMP, ["127.0.0.1"; 2], 0, &unreachable(3, 3, &sent)),
+                TapScope::Everywhere,
+            ),
+        ] {
+            assert_eq!(heard_by(scope, &packet), None, "{scope:?} {packet:x?}");
+        }
+        let v4_tcp = attempt(Transport::Tcp, "169.254.169.254:80", "198.18.0.1:40000");
+        let reset = v4(TCP, V4, 3, &tcp(0x14, 0));
+        assert_eq!(heard_by(TapScope::Everywhere, &reset), v4_tcp);
+        assert_eq!(
+            [TapScope::Nothing, TapScope::Loopback].map(TapScope::sockets),
+            [0, 1]
+        );
     }
 
     #[test]

@@ -76,6 +76,12 @@ impl Tool {
                 let each = values.iter().map(|rule| format!("--allow {}", typed(rule)));
                 each.collect::<Vec<_>>().join(" ")
             }
+            (Self::Wrap, Field::NetworkConnect) => {
+                let each = values
+                    .iter()
+                    .map(|item| format!("--connect {}", typed(item)));
+                each.collect::<Vec<_>>().join(" ")
+            }
             (Self::Wrap, Field::FilesystemUnprotected) => {
                 let each = values
                     .iter()

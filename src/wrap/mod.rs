@@ -18,6 +18,7 @@ mod landlock;
 mod layout;
 pub mod leftovers;
 mod list;
+mod machine_ports;
 mod named;
 mod own_file;
 mod person;
@@ -142,7 +143,8 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                 if let Some(sidecar) = sidecar {
                     sidecar::await_end(sidecar);
                 }
-                refused = DeniedSummary::read(&run.file(audit::SIDECAR));
+                refused =
+                    DeniedSummary::read(&[audit::SIDECAR, audit::SSH].map(|log| run.file(log)));
                 ended = clock::ended(place);
                 killed = counted::killed_for_memory(place);
             },
@@ -153,6 +155,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
         },
     );
     refused.tell(wanted, summary.as_ref())?;
+    machine_ports::tell(&refused.ports, &prepared.wrapped.published);
     let status = status?.unwrap_or(ChildExit::with(0));
     let without = prepared.without_network.as_ref();
     if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {

@@ -1,19 +1,21 @@
 //! Lists denied hosts, and denied system calls of debuggers, once the command has ended: an agent may describe a denial in its own words, or not at all.
 //!
-//! The source is the sidecar's log, whose size is bounded, so endless denials make no longer summary. Files are
+//! The sources are the logs of the sidecar and of the relay to the SSH agent, whose size is bounded, so endless denials make no longer summary. Files are
 //! missing: a path that is not visible is absent, and no log counts attempts to open it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::wanted::WrapRequest;
 use super::{WrapRefusal, planted};
-use crate::audit::{EventDetail, Log, LogLine, Verdict, WallName, quota, words};
+use crate::audit::{
+    Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,
+};
 use crate::policy::{Advice, Field, SyscallProfile, Tool};
 use crate::sys::procfs;
 
@@ -42,6 +44,8 @@ pub struct DeniedSummary {
     calls: BTreeMap<String, u64>,
     /// Denials without a line in the log.
     left_out: u64,
+    /// Ports of the loopback inside that refused a connection.
+    pub ports: BTreeSet<u16>,
 }
 
 impl DeniedSummary {
@@ -65,23 +69,29 @@ impl DeniedSummary {
         Ok(())
     }
 
-    /// Reads the sidecar's log. A command whose network wall has no listener has none.
-    pub fn read(log: &Path) -> Self {
-        let read =
-            std::fs::File::open(log).and_then(|file| procfs::at_most(file, quota::MOST_BYTES));
-        let text = read.unwrap_or_else(|error| {
-            log::debug!("read {log:?}: {error}");
-            Vec::new()
-        });
-        let log = Log::parse("the log of refusals", &text);
-        for fault in &log.faults {
-            log::warn!("{fault}");
-        }
-        Self::of(&log.lines)
+    /// Reads the logs that there are. A command whose network wall has no listener has none.
+    pub fn read(logs: &[PathBuf]) -> Self {
+        let lines = |log: &PathBuf| {
+            let read =
+                std::fs::File::open(log).and_then(|file| procfs::at_most(file, quota::MOST_BYTES));
+            let text = read.unwrap_or_else(|error| {
+                log::debug!("read {log:?}: {error}");
+                Vec::new()
+            });
+            let log = Log::parse("the log of refusals", &text);
+            for fault in &log.faults {
+                log::warn!("{fault}");
+            }
+            log.lines
+        };
+        Self::of(&logs.iter().flat_map(lines).collect::<Vec<_>>())
     }
 
     fn of(lines: &[LogLine]) -> Self {
-        let mut summary = Self::default();
+        let mut summary = Self {
+            ports: loopback::ports(lines),
+            ..Self::default()
+        };
         for line in lines {
             summary.count(line);
         }
@@ -109,6 +119,12 @@ impl DeniedSummary {
             }
             EventDetail::Connection { host, port, .. } => (host, *port),
             EventDetail::Name { host, .. } => (host, None),
+            EventDetail::Signature { .. } => {
+                if event.cause.as_deref() == Some(signatures::NOT_ASKED) {
+                    self.signature_not_asked(event);
+                }
+                return;
+            }
             EventDetail::Syscall { name, .. } => {
                 if SyscallProfile::Debug.adds().contains(&name.as_str()) {
                     let count = self.calls.entry(name.to_string()).or_default();
@@ -137,18 +153,28 @@ impl DeniedSummary {
             Some((_, advice)) => (advice.why_not().unwrap_or(reason), None),
             None => (reason, None),
         };
-        let missing = missing.map(str::to_owned);
-        let same = |r: &&mut DeniedHost| (&r.host, r.port, &r.reason) == (&host, port, &reason);
-        match of_kind.iter_mut().find(same) {
-            Some(known) => known.count = known.count.saturating_add(event.times()),
-            None => of_kind.push(DeniedHost {
-                host,
-                port,
-                reason,
-                missing,
-                count: event.times(),
-            }),
-        }
+        let denied = DeniedHost {
+            host,
+            port,
+            reason,
+            missing: missing.map(str::to_owned),
+            count: event.times(),
+        };
+        denied.add_to(of_kind);
+    }
+
+    /// A signature that `--ask` would have asked about.
+    fn signature_not_asked(&mut self, event: &Event) {
+        let what = plain(&words::what(&event.what), TextKind::Words);
+        let denied = DeniedHost {
+            host: what,
+            port: None,
+            reason: "--ask found no terminal to ask at: run it in a terminal, or leave --ask out"
+                .to_owned(),
+            missing: None,
+            count: event.times(),
+        };
+        denied.add_to(&mut self.refused);
     }
 
     /// One line per denial, for a terminal. Empty if nothing was denied.
@@ -220,6 +246,16 @@ impl DeniedSummary {
 }
 
 impl DeniedHost {
+    /// Counts it with an equal one.
+    fn add_to(self, all: &mut Vec<Self>) {
+        let same =
+            |r: &&mut Self| (&r.host, r.port, &r.reason) == (&self.host, self.port, &self.reason);
+        match all.iter_mut().find(same) {
+            Some(known) => known.count = known.count.saturating_add(self.count),
+            None => all.push(self),
+        }
+    }
+
     fn endpoint(&self) -> String {
         match (self.port, self.host.contains(':')) {
             (Some(port), true) => format!("[{}]:{port}", self.host),
@@ -366,6 +402,37 @@ mod tests {
         let summary = DeniedSummary::of(&log);
         let line = "denied: system calls of debuggers: process_vm_readv, ptrace x3; --set syscalls.profile=debug allows them";
         assert_eq!(summary.lines(), [line]);
+    }
+
+    /// NEWCOMER3, friction 7: git said "agent refused operation?", and `wrap` nothing.
+    #[test]
+    fn a_signature_that_nobody_could_confirm_is_said_with_a_remedy() {
+        let signature = |cause: &str| {
+            let what = EventDetail::Signature {
+                key: "SHA256:abc".into(),
+                user: None,
+                server: None,
+                session: None,
+                namespace: Some("git".into()),
+            };
+            of(Event {
+                cause: Some(cause.into()),
+                ..Event::new(WallName::Keys, Verdict::Denied, what)
+            })
+        };
+        let causes = [signatures::NOT_ASKED, signatures::NOT_ASKED, "unconfirmed"];
+        let line = "denied: signature with SHA256:abc of a message for \"git\" x2; --ask found no terminal to ask at: run it in a \
+                    terminal, or leave --ask out";
+        assert_eq!(DeniedSummary::of(&causes.map(signature)).lines(), [line]);
+    }
+
+    #[test]
+    fn ports_of_the_loopback_are_no_denials() {
+        let summary = DeniedSummary::of(&[of(loopback::refused(5432))]);
+        assert_eq!(
+            (summary.ports.clone(), summary.lines()),
+            ([5432].into(), vec![])
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::runtime::foreground::notify;
 use crate::runtime::hooks::{self, CreateHooks};
 use crate::runtime::network::member::MemberSidecar;
 use crate::runtime::network::wall::NetworkWall;
-use crate::runtime::state::report;
+use crate::runtime::state::{identity, report};
 use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 
@@ -66,8 +66,8 @@ impl Creation<'_> {
                 self.running.member.insert(member).sidecar()
             }
             None => {
-                let network =
-                    NetworkWall::begin(plan, spec, &self.place, (listener, reading.as_ref()))?;
+                let (reader, tool) = ((listener, reading.as_ref()), identity::tool(&self.record));
+                let network = NetworkWall::begin(plan, spec, &self.place, reader, tool)?;
                 self.running.network.insert(network).sidecar()
             }
         };

@@ -8,9 +8,9 @@ use oci_spec::runtime::Spec;
 
 use crate::audit;
 use crate::egress::names::Families;
-use crate::network::{InnerConfig, InnerMode, ListenPorts, Maker, Sysctl, spawn_maker};
+use crate::network::{InnerConfig, InnerMode, ListenPorts, Maker, Sysctl, TapScope, spawn_maker};
 use crate::plan::{AuditedNetwork, Plan};
-use crate::policy::NetworkMode;
+use crate::policy::{NetworkMode, Tool};
 use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
 use crate::runtime::launch::has_user_namespace;
@@ -42,6 +42,8 @@ pub struct NetworkWall {
     serving: Option<(ServingConfig, PathBuf)>,
     mode: NetworkMode,
     proxy_port: u16,
+    /// Who started the container.
+    tool: Tool,
     /// Whether the caller has no root's rights.
     persons: bool,
     /// What the sidecar's death means.
@@ -64,6 +66,7 @@ impl NetworkWall {
         spec: &Spec,
         place: &ContainerPaths,
         (listener, reading): (NotifyListener, Option<&ReaderConfig>),
+        tool: Tool,
     ) -> Result<Self, RuntimeError> {
         let sysctls = plan
             .network
@@ -88,7 +91,7 @@ impl NetworkWall {
         } else {
             Some(spawn_maker(&inner_config(
                 &sysctls,
-                mode,
+                (mode, tool),
                 plan.network.proxy_port,
                 serving.as_ref(),
                 None,
@@ -102,6 +105,7 @@ impl NetworkWall {
             serving,
             mode,
             proxy_port: plan.network.proxy_port,
+            tool,
             persons: unprivileged::inside().is_some(),
             loss,
         })
@@ -137,7 +141,7 @@ impl NetworkWall {
                 let user = open_namespace(init.pid, "user")?;
                 spawn_maker(&inner_config(
                     &self.config,
-                    self.mode,
+                    (self.mode, self.tool),
                     self.proxy_port,
                     self.serving.as_ref(),
                     self.user_namespace.then(|| user.as_fd()),
@@ -282,7 +286,7 @@ fn serving_files(
 
 fn inner_config<'a>(
     sysctls: &[Sysctl],
-    mode: NetworkMode,
+    (mode, tool): (NetworkMode, Tool),
     proxy_port: u16,
     serving: Option<&(ServingConfig, PathBuf)>,
     user_namespace: Option<BorrowedFd<'a>>,
@@ -299,6 +303,14 @@ fn inner_config<'a>(
             Some(ListenPorts::new(proxy_port, serving.stub(), ports))
         }),
         dialers: serving.map_or(0, |(serving, _)| serving.dialers()),
+        // A service of the machine at a port of the loopback is for `wrap` alone (`--connect`).
+        heard: match (serving, mode, tool) {
+            (None, ..) | (_, NetworkMode::None, _) => TapScope::Nothing,
+            (_, NetworkMode::Allowlist, Tool::Wrap) => TapScope::Everywhere,
+            (_, NetworkMode::Allowlist, _) => TapScope::Remote,
+            (_, NetworkMode::Local, Tool::Wrap) => TapScope::Loopback,
+            (_, NetworkMode::Local, _) => TapScope::Nothing,
+        },
     }
 }
 
@@ -350,6 +362,23 @@ mod tests {
     }
 
     #[test]
+    fn attempts_at_the_loopback_are_heard_for_wrap_alone() {
+        let serving = (served(|_| ()), PathBuf::new());
+        for (mode, wrap, engine) in [
+            (
+                NetworkMode::Allowlist,
+                TapScope::Everywhere,
+                TapScope::Remote,
+            ),
+            (NetworkMode::Local, TapScope::Loopback, TapScope::Nothing),
+            (NetworkMode::None, TapScope::Nothing, TapScope::Nothing),
+        ] {
+            let heard = |tool| inner_config(&[], (mode, tool), 3128, Some(&serving), None).heard;
+            assert_eq!([heard(Tool::Wrap), heard(Tool::Pod)], [wrap, engine]);
+        }
+    }
+
+    #[test]
     fn only_an_allowlist_gives_addresses_inside() {
         let config = served(|plan| plan.network.mode = NetworkMode::Allowlist);
         let serving = (config, PathBuf::new());
@@ -358,11 +387,13 @@ mod tests {
             (NetworkMode::Local, InnerMode::Loopback),
             (NetworkMode::None, InnerMode::Loopback),
         ] {
-            let inner = inner_config(&[], mode, 3128, Some(&serving), None);
+            let by = (mode, Tool::Engine);
+            let inner = inner_config(&[], by, 3128, Some(&serving), None);
             assert_eq!(inner.mode, expected);
             assert!(inner.listen.is_some());
-            let none = inner_config(&[], mode, 3128, None, None);
+            let none = inner_config(&[], (mode, Tool::Wrap), 3128, None, None);
             assert!(none.listen.is_none() && none.dialers == 0);
+            assert_eq!(none.heard, TapScope::Nothing);
         }
     }
 }

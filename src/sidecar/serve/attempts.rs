@@ -2,7 +2,8 @@
 //! there, so they cost the container and the sidecar no connection. The sidecar hears the kernel's answers: each is a
 //! log line, or in the count of one.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,6 +16,7 @@ use super::dns;
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::audit::ConnectionKind;
+use crate::audit::loopback;
 use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::egress::own::is_own;
 use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
@@ -32,6 +34,8 @@ const LAST_TURNS: usize = 64;
 pub(super) struct Taps {
     sockets: Vec<RawSocket>,
     heard: Cell<HeardAttempts>,
+    /// Ports of the loopback that were tried and have no listener.
+    ports: RefCell<BTreeSet<u16>>,
 }
 
 /// Hears attempts until the sidecar ends.
@@ -44,6 +48,7 @@ pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
     let taps = Rc::new(Taps {
         sockets,
         heard: Cell::default(),
+        ports: RefCell::default(),
     });
     for place in 0..taps.sockets.len() {
         let (wall, taps) = (Rc::clone(wall), Rc::clone(&taps));
@@ -86,11 +91,22 @@ impl Taps {
                 return count;
             };
             let attempt = refused::read(&packet[..length]);
-            if let Some(attempt) = attempt.filter(|attempt| wall.note_attempt(*attempt)) {
+            if let Some(attempt) = attempt.filter(|attempt| attempt.to.ip().is_loopback()) {
+                // The kernel's count covers it.
+                self.note_port(wall, attempt.to.port());
+            } else if let Some(attempt) = attempt.filter(|attempt| wall.note_attempt(*attempt)) {
                 self.count(attempt);
             }
         }
         MOST
+    }
+
+    /// The first attempt at a port gets a line: the user may have meant a server outside.
+    fn note_port(&self, wall: &Wall, port: u16) {
+        let mut ports = self.ports.borrow_mut();
+        if ports.len() < loopback::MOST_PORTS && ports.insert(port) {
+            wall.log(loopback::refused(port));
+        }
     }
 
     fn count(&self, attempt: RefusedAttempt) {

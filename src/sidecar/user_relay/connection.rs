@@ -205,7 +205,7 @@ fn unconfirmed(signature: &RequestedSignature, why: ConfirmationFailure) -> Even
     Event {
         verdict: Verdict::Denied,
         rule: None,
-        cause: Some("unconfirmed".into()),
+        cause: Some(why.cause().into()),
         reason: Some(why.reason().into()),
         ..signed(signature)
     }

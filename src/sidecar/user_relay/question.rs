@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use crate::audit::signatures;
 use crate::egress::ssh::agent::RequestedSignature;
 use crate::sys::clocks;
 
@@ -58,6 +59,14 @@ pub(super) enum ConfirmationFailure {
 }
 
 impl ConfirmationFailure {
+    /// The word for the log.
+    pub fn cause(self) -> &'static str {
+        match self {
+            Self::Refused | Self::TimedOut(_) => "unconfirmed",
+            Self::NotAsked => signatures::NOT_ASKED,
+        }
+    }
+
     /// The reason for the log.
     pub fn reason(self) -> String {
         match self {

@@ -87,7 +87,7 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     let upstream = upstream(global, &decided.decision, wanted)?;
     become_the(&wanted.person)?;
     let ended = run_decided(&place, decided, upstream);
-    DeniedSummary::read(&place.journal_path()).tell(wanted, summary.as_ref())?;
+    DeniedSummary::read(&[place.journal_path()]).tell(wanted, summary.as_ref())?;
     let (status, cause) = ended?;
     Ok(cause.map_or(status, super::closing::timed_out))
 }
