@@ -156,6 +156,19 @@ fn wrap_names_the_server_of_the_machine_that_was_meant_and_no_port_without_one()
     each(&person, &[], &own, |by, said| {
         assert!(!said.stderr.contains("refused inside"), "{by}: {said}");
     });
+    // An engine's port, names, a login and a published port are never offered.
+    let never: Vec<String> = [2375, 53, 22].map(|port| tries("127.0.0.1", port)).into();
+    let published = free_port();
+    let script_of_never = format!(
+        "{}; {}; true",
+        never.join("; "),
+        tries("127.0.0.1", published)
+    );
+    let log = format!("never-{}", std::process::id());
+    let options = ["--name", &log, "--publish", &published.to_string()];
+    person.wraps(&options, &script_of_never).ok();
+    let suggested = person.agentbox(&["suggest", &log]).ok();
+    assert_eq!(suggested, "nothing is to be added\n");
     // The run's log answers `suggest`, which names every refused port.
     let name = format!("meant-{}", std::process::id());
     person.wraps(&["--name", &name], &script).ok();

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::log::complain;
-use crate::plan::connect::{LOCALHOST, is_closed_port};
+use crate::plan::connect::LOCALHOST;
 use crate::policy::{Field, Tool};
 use crate::sys::procfs;
 
@@ -18,9 +18,8 @@ pub fn tell<T>(refused: &BTreeSet<u16>, published: &BTreeMap<u16, T>) {
         return;
     }
     let served = served();
-    let meant = refused.iter().copied().filter(|port| {
-        served.contains(port) && !published.contains_key(port) && !is_closed_port(*port)
-    });
+    let is_meant = |port: &u16| served.contains(port) && !published.contains_key(port);
+    let meant = refused.iter().copied().filter(is_meant);
     if let Some(line) = line(&meant.collect::<Vec<_>>()) {
         complain(&line);
     }

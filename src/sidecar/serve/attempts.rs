@@ -20,6 +20,7 @@ use crate::audit::loopback;
 use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::egress::own::is_own;
 use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
+use crate::plan::connect::is_closed_port;
 use crate::rules::Decision;
 use crate::sys::event::ReadableFd;
 use crate::sys::raw_socket::RawSocket;
@@ -101,10 +102,17 @@ impl Taps {
         MOST
     }
 
-    /// The first attempt at a port gets a line: the user may have meant a server outside.
+    /// The first attempt at a port gets a line: the user may have meant a server outside. At a port that leads in, the
+    /// workload has its own.
     fn note_port(&self, wall: &Wall, port: u16) {
         let mut ports = self.ports.borrow_mut();
-        if ports.len() < loopback::MOST_PORTS && ports.insert(port) {
+        let is_new = ports.len() < loopback::MOST_PORTS && !ports.contains(&port);
+        if is_new
+            && loopback::may_be_meant(port)
+            && !is_closed_port(port)
+            && !wall.guests.lead_to(port)
+        {
+            ports.insert(port);
             wall.log(loopback::refused(port));
         }
     }

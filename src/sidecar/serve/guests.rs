@@ -53,6 +53,11 @@ impl Guests {
         }
     }
 
+    /// Whether connections from outside lead to a port.
+    pub fn lead_to(&self, port: u16) -> bool {
+        self.totals.borrow().contains_key(&port)
+    }
+
     /// Adds to the totals of a port.
     pub fn count(&self, port: u16, add: impl FnOnce(&mut InboundTotal)) {
         add(self.totals.borrow_mut().entry(port).or_default());
