@@ -13,6 +13,7 @@
 //! The plan says which walls are promised. Whether a wall stands is found only by trying, and from the kernel.
 
 mod answer;
+mod compared_mounts;
 pub mod inside;
 mod mounted;
 pub mod probe;
@@ -22,7 +23,6 @@ pub mod promise;
 pub mod report;
 mod running;
 mod sandbox;
-mod table;
 mod tenant;
 
 pub use report::{ProbeVerdict, VerifyReport};

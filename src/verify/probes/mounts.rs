@@ -8,9 +8,9 @@ use rustix::io::Errno;
 
 use crate::plan::{BindMount, FileKind, Plan};
 use crate::sys::procfs;
+use crate::verify::compared_mounts;
 use crate::verify::mounted::{self, MountedLine};
 use crate::verify::probe::{Attempt, ContainerView, Finding, Probe, ProbedWall};
-use crate::verify::table;
 
 /// The probes.
 pub const PROBES: &[Probe] = &[Probe {
@@ -62,7 +62,7 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
         lines = since.settled;
         against = "the plan and the start";
     }
-    let faults = table::compare(plan, &lines, &nodes).into_iter();
+    let faults = compared_mounts::compare(plan, &lines, &nodes).into_iter();
     findings.extend(faults.map(Finding::not_held));
     for (place, bind) in shown {
         if let Some(line) = lines.iter().rfind(|line| line.place == *place) {
