@@ -13,15 +13,6 @@ const LOCALHOST: &str = "localhost";
 /// The cause of these events.
 const CAUSE: &str = "loopback";
 
-/// The port of logins by SSH.
-const SSH: u16 = 22;
-
-/// Whether a server of the machine at a port may be offered. A login to the machine is no service of it: an agent that tries
-/// the port must not bring the user to open it.
-pub fn may_be_meant(port: u16) -> bool {
-    port != SSH
-}
-
 /// The event for the first connection to a port.
 pub fn refused(port: u16) -> Event {
     let what = EventDetail::attempt(ConnectionKind::Unanswered, LOCALHOST, Some(port));
@@ -66,6 +57,5 @@ mod tests {
             .to_vec();
         lines.push(line(&other));
         assert_eq!(ports(&lines), [5432, 6379].into());
-        assert!(may_be_meant(5432) && !may_be_meant(22));
     }
 }

@@ -75,14 +75,16 @@ const RESETS_V4: [FilterInstruction; 10] = [
     plain(RETURN, LONGEST as u32),
 ];
 
-/// The same with them.
-const ALL_RESETS_V4: [FilterInstruction; 8] = [
+/// Answers from the loopback network alone.
+const OWN_RESETS_V4: [FilterInstruction; 10] = [
     plain(HEADER_LENGTH, 0),
     plain(LOAD_BYTE_AT, 13),
     plain(AND, FLAGS),
-    equal(RESET, 0, 2),
+    equal(RESET, 0, 4),
     plain(LOAD_AT, 4),
-    equal(0, 1, 0),
+    equal(0, 0, 2),
+    plain(LOAD_BYTE, 12),
+    equal(127, 1, 0),
     plain(RETURN, 0),
     plain(RETURN, LONGEST as u32),
 ];
@@ -116,12 +118,21 @@ const RESETS_V6: [FilterInstruction; 15] = [
     plain(RETURN, LONGEST as u32),
 ];
 
-const ALL_RESETS_V6: [FilterInstruction; 7] = [
+/// Answers from ::1 alone.
+const OWN_RESETS_V6: [FilterInstruction; 15] = [
     plain(LOAD_BYTE, 13),
     plain(AND, FLAGS),
-    equal(RESET, 0, 2),
+    equal(RESET, 0, 10),
     plain(LOAD, 4),
-    equal(0, 1, 0),
+    equal(0, 0, 8),
+    plain(LOAD, NETWORK_HEADER + 8),
+    equal(0, 0, 6),
+    plain(LOAD, NETWORK_HEADER + 12),
+    equal(0, 0, 4),
+    plain(LOAD, NETWORK_HEADER + 16),
+    equal(0, 0, 2),
+    plain(LOAD, NETWORK_HEADER + 20),
+    equal(1, 1, 0),
     plain(RETURN, 0),
     plain(RETURN, LONGEST as u32),
 ];
@@ -179,13 +190,14 @@ impl TapScope {
     fn filters(self) -> [Vec<(u8, &'static [FilterInstruction])>; 2] {
         let unreachable: [(u8, &[FilterInstruction]); 2] =
             [(ICMP, &UNREACHABLE_V4), (ICMP6, &UNREACHABLE_V6)];
-        let all: [(u8, &[FilterInstruction]); 2] = [(TCP, &ALL_RESETS_V4), (TCP, &ALL_RESETS_V6)];
+        let own: [(u8, &[FilterInstruction]); 2] = [(TCP, &OWN_RESETS_V4), (TCP, &OWN_RESETS_V6)];
         let remote: [(u8, &[FilterInstruction]); 2] = [(TCP, &RESETS_V4), (TCP, &RESETS_V6)];
         let both = |at: usize| match self {
             Self::Nothing => vec![],
-            Self::Loopback => vec![all[at]],
+            Self::Loopback => vec![own[at]],
             Self::Remote => vec![remote[at], unreachable[at]],
-            Self::Everywhere => vec![all[at], unreachable[at]],
+            // A queue of its own: nothing at the loopback fills that of denied attempts.
+            Self::Everywhere => vec![remote[at], unreachable[at], own[at]],
         };
         [both(0), both(1)]
     }
@@ -394,16 +406,16 @@ mod tests {
         heard_by(TapScope::Remote, packet)
     }
 
-    /// By the socket of the packet's protocol, if there is one.
+    /// By a socket of the packet's protocol, if there is one.
     fn heard_by(scope: TapScope, packet: &[u8]) -> Option<RefusedAttempt> {
         let [v4, v6] = scope.filters();
         let (filters, protocol, header) = match packet[0] >> 4 {
             4 => (v4, packet[9], 0),
             _ => (v6, packet[6], 40),
         };
-        let mut filters = filters.into_iter();
-        let (_, filter) = filters.find(|(of, _)| *of == protocol)?;
-        passes(filter, packet, header)
+        let mut filters = filters.into_iter().filter(|(of, _)| *of == protocol);
+        filters
+            .any(|(_, filter)| passes(filter, packet, header))
             .then(|| read(packet))
             .flatten()
     }
@@ -516,10 +528,13 @@ mod tests {
         let v4_tcp = attempt(Transport::Tcp, "169.254.169.254:80", "198.18.0.1:40000");
         let reset = v4(TCP, V4, 3, &tcp(0x14, 0));
         assert_eq!(heard_by(TapScope::Everywhere, &reset), v4_tcp);
-        assert_eq!(
-            [TapScope::Nothing, TapScope::Loopback].map(TapScope::sockets),
-            [0, 1]
-        );
+        // The queues are apart.
+        let one = v6(TCP, ["::1:0:0:1", "fd00:5afe::1"], &tcp(0x14, 0));
+        for reset in [&reset, &v6(TCP, V6, &tcp(0x14, 0)), &one] {
+            assert_eq!(heard_by(TapScope::Loopback, reset), None);
+        }
+        let scopes = [TapScope::Nothing, TapScope::Loopback, TapScope::Everywhere];
+        assert_eq!(scopes.map(TapScope::sockets), [0, 1, 3]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub fn denied_by(rules: &EgressRules, port: u16) -> Option<&NetworkRule> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListedServices {
+    unoffered: Vec<u16>,
     port: Vec<ClosedPorts>,
     pub(super) socket: Vec<DatabaseSockets>,
     pub(super) engine: Vec<EngineSockets>,
@@ -122,9 +123,10 @@ pub(super) fn check(
     }
 }
 
-/// Whether no policy leads to this port of the machine.
-pub fn is_closed_port(port: u16) -> bool {
-    port == DNS_PORT || closed_ports(port).is_some()
+/// Whether agentbox may name a port of the machine that the workload has tried inside. No policy leads to a closed one, and some
+/// others give more than data.
+pub fn is_offered(port: u16) -> bool {
+    port != DNS_PORT && closed_ports(port).is_none() && !LISTED.unoffered.contains(&port)
 }
 
 /// The listed ports that this one is among.
@@ -195,9 +197,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_of_engines_and_of_the_wall_are_closed() {
-        assert!([53, 2375, 6443].into_iter().all(is_closed_port));
-        assert!(![5432, 3306, 8080].into_iter().any(is_closed_port));
+    fn ports_that_give_more_than_data_are_not_offered() {
+        assert!(![53, 2375, 6443, 22, 8001, 9222].into_iter().any(is_offered));
+        assert!([5432, 3306, 8080].into_iter().all(is_offered));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::audit::loopback;
 use crate::egress::names::{SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::egress::own::is_own;
 use crate::network::refused::{self, LONGEST, RefusedAttempt, Transport};
-use crate::plan::connect::is_closed_port;
+use crate::plan::connect::is_offered;
 use crate::rules::Decision;
 use crate::sys::event::ReadableFd;
 use crate::sys::raw_socket::RawSocket;
@@ -29,6 +29,8 @@ use crate::sys::raw_socket::RawSocket;
 const MOST: usize = 64;
 /// Turns at the end; what remains then is only counted.
 const LAST_TURNS: usize = 64;
+/// Attempts at the loopback, after which no more are heard. The kernel counts them.
+const MOST_OWN: usize = 4096;
 
 /// The sockets that hear of attempts.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(super) struct Taps {
     heard: Cell<HeardAttempts>,
     /// Ports of the loopback that were tried and have no listener.
     ports: RefCell<BTreeSet<u16>>,
+    /// How many attempts at the loopback were heard.
+    own: Cell<usize>,
 }
 
 /// Hears attempts until the sidecar ends.
@@ -50,6 +54,7 @@ pub(super) fn serve(wall: &Rc<Wall>, sockets: Vec<OwnedFd>) -> Rc<Taps> {
         sockets,
         heard: Cell::default(),
         ports: RefCell::default(),
+        own: Cell::default(),
     });
     for place in 0..taps.sockets.len() {
         let (wall, taps) = (Rc::clone(wall), Rc::clone(&taps));
@@ -69,10 +74,19 @@ impl Taps {
         let watched = ReadableFd::new(socket.as_fd().try_clone_to_owned()?)?;
         loop {
             watched.wait().await?;
+            let before = self.own.get();
             while self.turn(wall, socket) == MOST {
                 yield_now().await;
             }
+            // This socket hears of nothing else: a flood at the loopback wakes nobody any more.
+            if self.own.get() > before && self.has_heard_enough() {
+                return Ok(());
+            }
         }
+    }
+
+    fn has_heard_enough(&self) -> bool {
+        self.own.get() >= MOST_OWN || self.ports.borrow().len() >= loopback::MOST_PORTS
     }
 
     /// Hears what waits, and returns the total of all attempts.
@@ -94,6 +108,7 @@ impl Taps {
             let attempt = refused::read(&packet[..length]);
             if let Some(attempt) = attempt.filter(|attempt| attempt.to.ip().is_loopback()) {
                 // The kernel's count covers it.
+                self.own.set(self.own.get().saturating_add(1));
                 self.note_port(wall, attempt.to.port());
             } else if let Some(attempt) = attempt.filter(|attempt| wall.note_attempt(*attempt)) {
                 self.count(attempt);
@@ -107,11 +122,7 @@ impl Taps {
     fn note_port(&self, wall: &Wall, port: u16) {
         let mut ports = self.ports.borrow_mut();
         let is_new = ports.len() < loopback::MOST_PORTS && !ports.contains(&port);
-        if is_new
-            && loopback::may_be_meant(port)
-            && !is_closed_port(port)
-            && !wall.guests.lead_to(port)
-        {
+        if is_new && is_offered(port) && !wall.guests.lead_to(port) {
             ports.insert(port);
             wall.log(loopback::refused(port));
         }
