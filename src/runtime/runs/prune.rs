@@ -21,8 +21,10 @@ use crate::runtime::state::store;
 
 /// The most runs that one deletion removes.
 const MOST_REMOVED: usize = 64;
-/// The most runs that are removed while a program runs: its input and output wait meanwhile. One more than it adds.
+/// The most runs that are removed while a program runs: its input, output and signals wait meanwhile. One more than it adds.
 const MOST_REMOVED_BESIDE: usize = 2;
+/// The most files of such a run: an ordinary one has six. What a sandbox may have planted beside is left to the deletion.
+const MOST_FILES_BESIDE: usize = 16;
 /// One in this many deletions counts the bytes.
 const COUNTED_EVERY: u32 = 16;
 /// The most runs whose bytes are counted, newest first.
@@ -36,7 +38,7 @@ pub fn prune(record: &Record) {
         true => Sizes::Count,
         false => Sizes::Ignore,
     };
-    if let Err(error) = remove_old(record, sizes, MOST_REMOVED) {
+    if let Err(error) = remove_old(record, Bounds::of_deletion(sizes)) {
         log::warn!("{error}");
     }
 }
@@ -47,20 +49,50 @@ impl RunDir {
     pub fn prune_beside(&self, record: &Record) {
         if self.kept == RunLifetime::Stays {
             // The deletion meets the same fault, and warns of it.
-            if let Err(error) = remove_old(record, Sizes::Ignore, MOST_REMOVED_BESIDE) {
+            if let Err(error) = remove_old(record, Bounds::BESIDE) {
                 log::debug!("{error}");
             }
         }
     }
 }
 
-fn remove_old(record: &Record, sizes: Sizes, most: usize) -> io::Result<()> {
+fn remove_old(record: &Record, bounds: Bounds) -> io::Result<()> {
     let Some(base) = base() else { return Ok(()) };
     let settings = node_files::log(&record.call.config).unwrap_or_default();
     // Another user could lead the removal to directories of the caller's. Most deletions remove no run, and do not ask.
     let check = || persons::check(&base, Use::Logs).map_err(io::Error::other);
-    prune_in(&base, settings, (sizes, most), check)
+    prune_in(&base, settings, bounds, check)
         .map_err(|error| io::Error::other(format!("remove old runs from {base:?}: {error}")))
+}
+
+/// How much one removal does.
+#[derive(Clone, Copy)]
+struct Bounds {
+    sizes: Sizes,
+    /// The most runs that are removed.
+    most: usize,
+    /// The most that are looked at.
+    tried: usize,
+    /// The most files of a run that is removed.
+    files: usize,
+}
+
+impl Bounds {
+    const BESIDE: Self = Self {
+        sizes: Sizes::Ignore,
+        most: MOST_REMOVED_BESIDE,
+        tried: MOST_REMOVED_BESIDE,
+        files: MOST_FILES_BESIDE,
+    };
+
+    const fn of_deletion(sizes: Sizes) -> Self {
+        Self {
+            sizes,
+            most: MOST_REMOVED,
+            tried: usize::MAX,
+            files: usize::MAX,
+        }
+    }
 }
 
 /// Whether the sizes of runs are counted.
@@ -73,7 +105,7 @@ enum Sizes {
 fn prune_in(
     base: &Path,
     settings: NodeLog,
-    (sizes, most): (Sizes, usize),
+    bounds: Bounds,
     check: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
     let links = match fs::metadata(base) {
@@ -84,7 +116,7 @@ fn prune_in(
     // Some file systems do not count links: 1.
     let count = links.checked_sub(2);
     let is_over = count.is_none_or(|count| count > u64::from(settings.runs));
-    if !is_over && sizes == Sizes::Ignore {
+    if !is_over && bounds.sizes == Sizes::Ignore {
         return Ok(());
     }
     let mut names: Vec<String> = fs::read_dir(base)?
@@ -94,7 +126,7 @@ fn prune_in(
         .filter(|name| read::id_of(name).is_some())
         .collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
-    let size = |name: &str| match sizes {
+    let size = |name: &str| match bounds.sizes {
         Sizes::Count => size(&base.join(name)),
         Sizes::Ignore => 0,
     };
@@ -107,12 +139,12 @@ fn prune_in(
     let mut removed = 0;
     let mut first = Ok(());
     // Oldest first.
-    for name in old.iter().rev() {
+    for name in old.iter().rev().take(bounds.tried) {
         let dir = base.join(name);
-        if removed >= most {
+        if removed >= bounds.most {
             break;
         }
-        if there.contains(&dir) {
+        if there.contains(&dir) || has_more_than(&dir, bounds.files) {
             continue;
         }
         match fs::remove_dir_all(&dir) {
@@ -144,6 +176,11 @@ fn size(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| entry.metadata().ok());
     sizes.map(|metadata| metadata.len()).sum()
+}
+
+fn has_more_than(dir: &Path, files: usize) -> bool {
+    files < usize::MAX
+        && fs::read_dir(dir).is_ok_and(|entries| entries.take(files + 1).count() > files)
 }
 
 /// The runs of existing containers.
@@ -186,13 +223,23 @@ mod tests {
         }
         let left = || fs::read_dir(&base.0).unwrap().count();
         // Beside a program, two.
-        let few = (Sizes::Ignore, MOST_REMOVED_BESIDE);
+        let few = Bounds::BESIDE;
         prune_in(&base.0, settings(20), few, || Ok(())).unwrap();
         assert_eq!(left(), 198);
+        // One with many files waits for a deletion, and is counted.
+        for file in 0..20 {
+            fs::write(run(2).join(file.to_string()), "x").unwrap();
+        }
+        prune_in(&base.0, settings(20), few, || Ok(())).unwrap();
+        assert!(run(2).exists() && !run(3).exists());
+        fs::create_dir(run(3)).unwrap();
         for expected in [134, 70, 20, 20] {
-            prune_in(&base.0, settings(20), (Sizes::Ignore, MOST_REMOVED), || {
-                Ok(())
-            })
+            prune_in(
+                &base.0,
+                settings(20),
+                Bounds::of_deletion(Sizes::Ignore),
+                || Ok(()),
+            )
             .unwrap();
             assert_eq!(left(), expected);
         }
@@ -201,7 +248,7 @@ mod tests {
             prune_in(
                 &base.0.join("absent"),
                 settings(20),
-                (Sizes::Count, MOST_REMOVED),
+                Bounds::of_deletion(Sizes::Count),
                 || Ok(())
             )
             .is_ok()
@@ -221,15 +268,18 @@ mod tests {
         prune_in(
             &base.0,
             settings(200),
-            (Sizes::Ignore, MOST_REMOVED),
+            Bounds::of_deletion(Sizes::Ignore),
             || Ok(()),
         )
         .unwrap();
         assert_eq!(left(), 200);
         for expected in [136, 72, 51, 51] {
-            prune_in(&base.0, settings(200), (Sizes::Count, MOST_REMOVED), || {
-                Ok(())
-            })
+            prune_in(
+                &base.0,
+                settings(200),
+                Bounds::of_deletion(Sizes::Count),
+                || Ok(()),
+            )
             .unwrap();
             assert_eq!(left(), expected);
         }
@@ -247,9 +297,12 @@ mod tests {
         for stray in ["zzz", "0", "notes.txt"] {
             fs::write(base.0.join(stray), "").unwrap();
         }
-        let error = prune_in(&base.0, settings(5), (Sizes::Ignore, MOST_REMOVED), || {
-            Ok(())
-        })
+        let error = prune_in(
+            &base.0,
+            settings(5),
+            Bounds::of_deletion(Sizes::Ignore),
+            || Ok(()),
+        )
         .unwrap_err();
         assert!(error.to_string().contains("-c0"), "{error}");
         let there: Vec<bool> = (0..10).map(|n| run(n).exists()).collect();
