@@ -31,6 +31,8 @@ use crate::runtime::state::record::Record;
 
 /// How long all searches of a deletion may take together: an engine waits.
 const SEARCHED: Duration = Duration::from_secs(20);
+/// The most lines about git directories that may have replaced objects, of one source.
+const MOST_GITS_NAMED: usize = 5;
 
 /// Moves aside what was planted in the mounts of a container whose processes are gone, and says so. Returns the same for its
 /// log: engines do not show what a deletion prints.
@@ -174,12 +176,22 @@ impl CleanedSource<'_> {
             self.file(one).take(quarantine);
         }
         let gits: BTreeSet<&PathBuf> = self.watched.gits.iter().chain(&now.gits).collect();
-        for git in gits {
-            let said = replaced::among_branches(self.root.as_fd(), &self.bind.source, git);
-            said.into_iter().for_each(|line| quarantine.fail(line));
-        }
         if let Some(why) = &now.unread {
             not_searched(self.bind, why, quarantine);
+        }
+        let among =
+            |git: &PathBuf| replaced::among_branches(self.root.as_fd(), &self.bind.source, git);
+        let mut said = gits.into_iter().flat_map(among);
+        said.by_ref()
+            .take(MOST_GITS_NAMED)
+            .for_each(|line| quarantine.fail(line));
+        // A command makes as many directories with that name as it likes: their lines must not crowd out others.
+        let more = said.count();
+        if more > 0 {
+            quarantine.fail(format!(
+                "{more} more of {:?} may have replaced objects: review with git --no-replace-objects",
+                self.bind.source
+            ));
         }
     }
 
