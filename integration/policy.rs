@@ -162,7 +162,7 @@ fn check_answers_by_its_words_and_its_status() {
         (
             "team --host other.test",
             1,
-            "an annotation may add it: dev.agentbox.network.allow='",
+            "an annotation may add it: 'dev.agentbox.network.allow=",
         ),
         (
             "team --host 192.0.2.1",

@@ -1,6 +1,7 @@
 //! PURE. Whether to offer the rule that a denial lacks, and the text to type. Hints, the workload's own list of
 //! denials, `audit`, `suggest` and `policy check` all ask this module.
 
+use super::list::list_text;
 use super::{Field, POLICY_KEY, SyscallProfile, annotation_key};
 use crate::rules::closed::{is_above_metadata, is_metadata, touches};
 use crate::rules::{EgressRule, HostName, HostReach, RuleTarget};
@@ -73,7 +74,8 @@ impl Tool {
     pub fn adds(self, field: Field, values: &[&str]) -> String {
         match (self, field) {
             (Self::Wrap, Field::NetworkAllow) => {
-                let each = values.iter().map(|rule| format!("--allow {}", typed(rule)));
+                let each = values.iter();
+                let each = each.map(|rule| format!("--allow {}", typed(&list_text([rule]))));
                 each.collect::<Vec<_>>().join(" ")
             }
             (Self::Wrap, Field::NetworkConnect) => {
@@ -88,7 +90,7 @@ impl Tool {
                     .map(|name| format!("--unprotect {}", typed(name)));
                 each.collect::<Vec<_>>().join(" ")
             }
-            _ => self.sets(field, &format!("+,{}", values.join(","))),
+            _ => self.sets(field, &format!("+,{}", list_text(values))),
         }
     }
 
@@ -152,7 +154,7 @@ pub fn typed(text: &str) -> String {
     }
 }
 
-const IN_LIST: &str = "a list of rules cannot have a comma or a quote in a path";
+const IN_LIST: &str = "its path has a comma or a quote: a policy's file can name it";
 const METADATA: &str = "a cloud gives its machine's credentials there";
 const NO_RULE: &str = "the log names no rule for it";
 const ADDRESS: &str = "an address or a pattern may be the node's own";

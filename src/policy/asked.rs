@@ -10,13 +10,14 @@ use serde::{Deserialize, Serialize};
 use super::annotation::endless;
 use super::conflict::Conflict;
 use super::fields::Fields;
+use super::list::closes_quotes;
 use super::option_error::OptionError;
 use super::temporary;
 use super::{
     Field, NetworkMode, NodeSecret, OnUnknown, Origin, Policy, PolicyChoice, PolicyError,
     PolicyName, Switch, Upstream,
 };
-use crate::text::{distance, nearest, shown};
+use crate::text::{ValueError, distance, nearest, shown};
 
 /// The longest value in bytes. No real value is near this size.
 const LONGEST: usize = 64 << 10;
@@ -266,6 +267,19 @@ impl WrapOptions {
     }
 }
 
+/// Values of a field that are joined: a quote that begins in one must not end in another, with all between them.
+fn check_quotes<'a>(all: impl Iterator<Item = &'a FieldOption>) -> Result<(), OptionError> {
+    let all: Vec<&FieldOption> = all.collect();
+    let open = all.iter().find(|option| !closes_quotes(&option.value));
+    match open.filter(|_| all.len() > 1) {
+        None => Ok(()),
+        Some(option) => Err(OptionError::OptionValue {
+            option: option.origin(),
+            problem: ValueError::grammar(&option.value, "a list in which each quote ends"),
+        }),
+    }
+}
+
 /// The fields of one command line or file. The last option that sets a field counts; all that add to it count.
 fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
     let mut layer = Layer {
@@ -276,6 +290,7 @@ fn options(all: &[FieldOption]) -> Result<Layer, OptionError> {
     for field in fields {
         let of_field = || all.iter().filter(|option| option.field == field);
         let set = of_field().rfind(|option| !option.adds);
+        check_quotes(of_field())?;
         let mut value = set.map(|option| option.value.clone());
         for option in of_field().filter(|option| option.adds) {
             value = Some(match value {

@@ -103,8 +103,17 @@ pub(super) fn split<T: Item>(value: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The commas outside of quotes, and the end. A quote begins with an item; no item of a list has one in its text.
+/// The commas outside of quotes, and the end. A quote begins with an item; no rule has one in its text.
 fn ends(value: &str) -> Vec<usize> {
+    scan(value).0
+}
+
+/// Whether each quote that begins with an item has its end: a list that is joined with another one would swallow its items.
+pub(super) fn closes_quotes(value: &str) -> bool {
+    scan(value).1
+}
+
+fn scan(value: &str) -> (Vec<usize>, bool) {
     let (mut is_begun, mut is_quoted) = (false, false);
     let mut ends = Vec::new();
     for (at, character) in value.char_indices() {
@@ -117,7 +126,7 @@ fn ends(value: &str) -> Vec<usize> {
         is_begun = character != ',' || is_quoted;
     }
     ends.push(value.len());
-    ends
+    (ends, !is_quoted)
 }
 
 /// What stands between the quotes. A text with other quotes stays as it is, and is no item.
@@ -131,16 +140,16 @@ fn unquoted(item: &str) -> &str {
     }
 }
 
-/// The text of a list with these items.
+/// The text of a list with these items, each in quotes that would be more than one without.
 pub fn list_text<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
     let quoted = items.into_iter().map(|item| {
         let item = item.as_ref();
-        match item.contains(',') {
+        match split::<RuleItem>(item).len() > 1 && !item.contains(QUOTE) {
             true => format!("{QUOTE}{item}{QUOTE}"),
             false => item.to_owned(),
         }
     });
-    quoted.collect::<Vec<_>>().join(", ")
+    quoted.collect::<Vec<_>>().join(",")
 }
 
 const QUOTE: char = '"';

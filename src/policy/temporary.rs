@@ -186,8 +186,8 @@ mod tests {
             ("a.test for 10m", None, some("a.test for 10m")),
             (
                 "GET,HEAD https://a.test/x for 10m, b.test,GET https://c.test/",
-                some("b.test, GET https://c.test/"),
-                some("\"GET,HEAD https://a.test/x for 10m\""),
+                some("b.test,GET https://c.test/"),
+                some("GET,HEAD https://a.test/x for 10m"),
             ),
             ("a.test until later", None, some("a.test until later")),
             ("for 10m", some("for 10m"), None),

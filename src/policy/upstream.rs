@@ -38,7 +38,7 @@ pub struct NodeNetwork {
     pub upstream_from_user: Option<Switch>,
     /// The networks of the cluster's pods and Services, where `service:` rules may lead: addresses and prefixes.
     pub services: BTreeSet<NetworkPrefix>,
-    /// Header fields that are passed on besides those of `policies/fields.toml`.
+    /// Header fields that are passed on besides those of `policies/request-fields.toml`.
     pub request_fields: BTreeSet<FieldPattern>,
 }
 

@@ -14,7 +14,7 @@ use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
     Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, list_text,
-    resolve,
+    resolve, typed_rule,
 };
 use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
@@ -187,7 +187,10 @@ fn of_case(
         let rules = list_text(rules.iter().map(ToString::to_string));
         annotations.insert(key.clone(), rules.clone());
         may_add.push(match resolve(&files.sources(&annotations, flag)) {
-            Ok(_) => format!("an annotation may add it{lasts}: {key}='{rules}'"),
+            Ok(_) => format!(
+                "an annotation may add it{lasts}: {}",
+                typed_rule(&format!("{key}={rules}"))
+            ),
             Err(error) => format!("no annotation may add it: {error}"),
         });
     }

@@ -458,3 +458,26 @@ fn a_ceiling_takes_the_users_own_secrets_away_also_from_a_named_policy() {
         assert_eq!(with(under), (0, "the ceiling low".to_owned()));
     }
 }
+
+/// The values of a field are joined. `bad.test` would else be a part of the path that the first one begins.
+#[test]
+fn no_quote_of_one_option_ends_in_another() {
+    let deny = |hosts: &str| FieldOption::adding("--deny", Field::NetworkDeny, hosts);
+    let error = case()
+        .allow("a.test")
+        .asked(deny("\"GET https://p.test/x"))
+        .asked(deny("bad.test"))
+        .asked(deny("y\""))
+        .error()
+        .to_string();
+    assert!(error.contains("each quote ends"), "{error}");
+    let whole = case()
+        .allow("a.test")
+        .asked(deny("\"GET https://p.test/x,y\""))
+        .asked(deny("bad.test"))
+        .resolved();
+    let denied: Vec<String> = (whole.policy.network.deny.iter())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(denied, ["bad.test", "GET https://p.test/x,y"]);
+}

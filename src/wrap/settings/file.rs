@@ -185,10 +185,10 @@ impl Settings {
             all.push(option.in_file(&setting, file));
         }
         let allow = self.allow.iter();
-        let allow = allow.flat_map(|items| FieldOption::allowing("allow", items));
+        let allow = allow.flat_map(|item| FieldOption::allowing("allow", &list_text([item])));
         all.extend(allow.map(|option| option.in_file("allow", file)));
-        for items in &self.deny {
-            let option = FieldOption::adding("deny", Field::NetworkDeny, items);
+        for item in &self.deny {
+            let option = FieldOption::adding("deny", Field::NetworkDeny, &list_text([item]));
             all.push(option.in_file("deny", file));
         }
         for published in &self.publish {
@@ -392,6 +392,24 @@ mod tests {
         )
     }
 
+    /// `trust` shows an item as one line: it is one rule.
+    #[test]
+    fn an_item_of_a_files_list_is_one_rule_whatever_its_commas() {
+        let value = |text: &str| {
+            let fields = parse(text).unwrap().fields("/f").unwrap();
+            let [only] = fields.as_slice() else {
+                panic!("{text}: {fields:?}")
+            };
+            only.value.clone()
+        };
+        let rule = "GET https://api.test/v1,evil.test:443";
+        for list in ["allow", "deny"] {
+            assert_eq!(value(&format!("{list} = [{rule:?}]")), format!("{rule:?}"));
+        }
+        let methods = "GET,HEAD https://api.test/v1";
+        assert_eq!(value(&format!("allow = [{methods:?}]")), methods);
+    }
+
     #[test]
     fn all_that_options_say_can_be_said() {
         let text = r#"
@@ -433,7 +451,7 @@ mod tests {
             [
                 "set.limits.pids limits.pids=500 false",
                 "set.limits.memory limits.memory=4GiB false",
-                "set.syscalls.allow syscalls.allow=ptrace, perf_event_open false",
+                "set.syscalls.allow syscalls.allow=ptrace,perf_event_open false",
                 "allow network.allow=a.test true",
                 "allow network.allow=@github true",
                 "deny network.deny=b.test true",
