@@ -96,7 +96,7 @@ print(ask(stream, message("listed", b"git"))[:1].hex(), ask(stream, login("liste
         assert_eq!(said.stdout, "05 05\n", "{by}: {said}");
         let told = said
             .stderr
-            .matches("--ask found no terminal to ask at")
+            .matches("--ask could not ask: run it in a terminal")
             .count();
         assert_eq!(told, 2, "{by}: {said}");
     }

@@ -306,7 +306,8 @@ fn wrap_shows_public_parts_of_etc_by_name() {
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_within_a_sandbox_says_to_run_the_command_without_it() {
-    const WORDS: &str = "this is a sandbox of agentbox already: run the command without `wrap`";
+    const WORDS: &str =
+        "this looks like a sandbox of agentbox already: run the command without `wrap`";
     let docker = Docker::connect();
     let person = Account::new();
     let (read, nested) = (

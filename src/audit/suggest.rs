@@ -142,8 +142,8 @@ fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
 
 /// For walls that no field opens.
 const WALLS: &str = "to allow it would give up a wall";
-/// For requests whose fault is in their form.
-const FORM: &str = "no rule is missing: the reason says what to change";
+/// For what no rule opens: faults of form, closed addresses, values that must not leave.
+const FORM: &str = "no rule opens it: the reason says why";
 
 /// Why nothing is suggested. For a host the rule's advice says so, for others the hint of the denial.
 fn why_not(denied: &DenialGroup) -> Option<String> {
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn a_request_whose_form_is_at_fault_gives_up_no_wall() {
         let text = suggested(&[host("a.test", Some(443), None)]).text();
-        let why = "left out: no rule is missing: the reason says what to change\n";
+        let why = "left out: no rule opens it: the reason says why\n";
         assert!(text.contains(why), "{text}");
         let text = suggested(&[call("reboot")]).text();
         let why = "left out: to allow it would give up a wall\n";

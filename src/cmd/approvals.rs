@@ -34,7 +34,7 @@ struct Line {
 
 /// Lists waiting connections, of one container or of all.
 pub fn list(args: &Approvals) -> Result<ExitCode> {
-    let mut lines = Vec::new();
+    let (mut lines, mut silent) = (Vec::new(), 0);
     match &args.id {
         Some(id) => {
             let record = find::network_of(find::container(id)?)?;
@@ -45,6 +45,7 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
                 // Skip containers that are just ending or have lost their sidecar; still list the others.
                 if let Err(error) = waiting(&record, &mut lines) {
                     log::debug!("{error:#}");
+                    silent += 1;
                 }
             }
         }
@@ -54,7 +55,12 @@ pub fn list(args: &Approvals) -> Result<ExitCode> {
         TableFormat::Table => out::text(&table(&lines))?,
     };
     if lines.is_empty() && reader == out::Reader::Listens && args.format == TableFormat::Table {
-        crate::log::complain("agentbox: nothing waits for approval");
+        crate::log::complain(match silent {
+            0 => "agentbox: nothing waits for approval",
+            _ => {
+                "agentbox: nothing is known to wait for approval: some containers did not answer (--debug)"
+            }
+        });
     }
     Ok(ExitCode::SUCCESS)
 }

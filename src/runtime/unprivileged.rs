@@ -54,7 +54,9 @@ pub enum NoNamespace {
         why: String,
     },
     /// Nested walls would need what the outer ones deny.
-    #[error("this is a sandbox of agentbox already: run the command without `wrap`")]
+    #[error(
+        "this looks like a sandbox of agentbox already: run the command without `wrap`, elsewhere with --walls landlock"
+    )]
     Sandboxed,
     /// The program could not inspect its own user namespace.
     #[error("look at this process's own user namespace")]

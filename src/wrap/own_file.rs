@@ -111,7 +111,7 @@ fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
     }
     if access.is_written_by_others(&file) {
         bail!(refuse(format!(
-            "is writable by others (mode {:o}), but it decides about the walls: chmod go-w it",
+            "may be written by others (mode {:o}), but it decides about the walls: chmod go-w it",
             access.mode & 0o7777
         )));
     }
@@ -150,19 +150,24 @@ impl Access {
         if self.mode & 0o002 != 0 || self.gid != self.uid || !has_no_access_list(file) {
             return true;
         }
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        accounts::has_directory("passwd")
-            || accounts::has_directory("group")
-            || !is_without_members(&read("/etc/group"), self.gid)
-            || !is_of_one_user(&read("/etc/passwd"), self.gid)
+        let is_one = |path: &str, is_one: fn(&str, u32) -> bool| {
+            let text = std::fs::read(path);
+            text.is_ok_and(|text| is_one(&String::from_utf8_lossy(&text), self.gid))
+        };
+        let elsewhere = ["passwd", "group", "initgroups"];
+        elsewhere.into_iter().any(accounts::has_directory)
+            || !is_one("/etc/group", is_without_members)
+            || !is_one("/etc/passwd", is_of_one_user)
     }
 }
 
+/// group(5) may have several lines of one number.
 fn is_without_members(groups: &str, gid: u32) -> bool {
     let gid = gid.to_string();
-    let mut lines = groups.lines().map(|line| line.split(':'));
-    let own = lines.find_map(|mut fields| (fields.nth(2) == Some(&gid)).then(|| fields.next()));
-    own == Some(Some(""))
+    let lines = groups.lines().map(|line| line.split(':'));
+    let mut members =
+        lines.filter_map(|mut fields| (fields.nth(2) == Some(&gid)).then(|| fields.next()));
+    members.next() == Some(Some("")) && members.all(|members| members == Some(""))
 }
 
 fn is_of_one_user(users: &str, gid: u32) -> bool {
@@ -185,9 +190,9 @@ mod tests {
 
     #[test]
     fn a_group_of_ones_own_has_no_member() {
-        let groups = "root:x:0:\nme:x:1000:\nus:x:1001:me,you\nshort:x:1002\n";
+        let groups = "root:x:0:\nme:x:1000:\nus:x:1001:me,you\nshort:x:1002\ntwo:x:1003:\nagain:x:1003:you\n";
         assert!(is_without_members(groups, 1000));
-        for other in [1001, 1002, 100, 4] {
+        for other in [1001, 1002, 1003, 100, 4] {
             assert!(!is_without_members(groups, other), "{other}");
         }
         let users = "me:x:1000:1000::/home/me:\nyou:x:1001:1001::/:\nthird:x:1002:1001::/:\n";

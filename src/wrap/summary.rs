@@ -169,7 +169,7 @@ impl DeniedSummary {
         let denied = DeniedHost {
             host: what,
             port: None,
-            reason: "--ask found no terminal to ask at: run it in a terminal, or leave --ask out"
+            reason: "--ask could not ask: run it in a terminal; after quiet or many questions it asks no more"
                 .to_owned(),
             missing: None,
             count: event.times(),
@@ -421,8 +421,8 @@ mod tests {
             })
         };
         let causes = [signatures::NOT_ASKED, signatures::NOT_ASKED, "unconfirmed"];
-        let line = "denied: signature with SHA256:abc of a message for \"git\" x2; --ask found no terminal to ask at: run it in a \
-                    terminal, or leave --ask out";
+        let line = "denied: signature with SHA256:abc of a message for \"git\" x2; --ask could not ask: run it in a terminal; \
+                    after quiet or many questions it asks no more";
         assert_eq!(DeniedSummary::of(&causes.map(signature)).lines(), [line]);
     }
 

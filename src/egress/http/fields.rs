@@ -32,7 +32,7 @@ pub fn stays_behind(name: &str) -> bool {
         .any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// `policies/fields.toml`.
+/// `policies/request-fields.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -49,7 +49,7 @@ struct Group {
 }
 
 static BUILTIN: LazyLock<Vec<FieldPattern>> = LazyLock::new(|| {
-    let file: File = table!("fields")
+    let file: File = table!("request-fields")
         .read()
         .expect("a test parses the built-in list");
     let groups = file.group.into_iter();
@@ -64,7 +64,7 @@ pub struct KnownFields {
 }
 
 impl KnownFields {
-    /// The fields of `policies/fields.toml`, and these.
+    /// The fields of `policies/request-fields.toml`, and these.
     pub fn new(own: BTreeSet<FieldPattern>) -> Self {
         // Parse now: later, the reader can do nothing but handle requests.
         LazyLock::force(&BUILTIN);

@@ -194,11 +194,17 @@ fn has_dots(uri: &str) -> bool {
 
 const MOST_DECODED: u32 = 5;
 
+/// Parsers of addresses drop tabs and line ends (WHATWG URL, 4.4), and a segment may have parameters behind a semicolon.
 fn has_plain_dots(uri: &[u8]) -> bool {
     let mut segments = uri.split(|byte| b"/\\".contains(byte));
     segments.any(|segment| {
-        let name = segment.split(|byte| b"?#".contains(byte)).next();
-        name.is_some_and(|name| name == b"." || name == b"..")
+        let name = segment.split(|byte| b"?#;".contains(byte)).next();
+        let name = name.into_iter().flatten();
+        let name: Vec<u8> = name
+            .copied()
+            .filter(|byte| !b"\t\r\n".contains(byte))
+            .collect();
+        name == b"." || name == b".."
     })
 }
 
@@ -330,6 +336,8 @@ mod tests {
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/../etc/x"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%2e%2E/etc/x"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%252e%252e/etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/.%09./etc/x"}"#,
+            r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/..;x/etc/x"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/%25252e./etc/x"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///docs/.%2525252e%2525252fetc/x"}"#,
             r#""id":1,"method":"resources/read","params":{"uri":"file:///a%25252525252525252541"}"#,

@@ -128,7 +128,10 @@ fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
     // NEWCOMER3, friction 10: the cure could not be used on a running one.
     let wrapped = under("standard").set("/linux", "namespaces", without_network());
     let error = open(&wrapped.plan(), &[3000]).unwrap_err().to_string();
-    assert!(error.contains("again with --publish 3000"), "{error}");
+    assert!(
+        error.contains("at its start alone, by --publish 3000"),
+        "{error}"
+    );
     // Under `local` it cannot connect, unless a port may be opened later.
     let mut local = under("standard").plan();
     assert!(local.network.dials_nothing());

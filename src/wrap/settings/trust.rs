@@ -104,16 +104,17 @@ impl Store {
         self.dir.path().join(hash(path.as_os_str().as_bytes()))
     }
 
-    /// Whether there is an entry for a project's file.
+    /// Whether there is, or may be, an entry for a project's file.
     pub fn has(&self, path: &Path) -> bool {
-        self.place(path).symlink_metadata().is_ok()
+        let there = self.place(path).symlink_metadata();
+        !there.is_err_and(|error| is_absent(&error))
     }
 
     /// Whether the user trusts this content.
     pub fn standing(&self, path: &Path, text: &str, person: &Person) -> TrustStanding {
         let place = self.place(path);
         match place.symlink_metadata() {
-            Err(error) if error.kind() == ErrorKind::NotFound => return TrustStanding::Unknown,
+            Err(error) if is_absent(&error) => return TrustStanding::Unknown,
             Ok(_) | Err(_) => {}
         }
         let entry = self.dir.check(person).and_then(|()| read(&place, person));
@@ -190,6 +191,11 @@ impl Store {
         all.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
         Ok(all)
     }
+}
+
+/// Whether nothing can be there: also below a home that is no directory.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Whether the file is a project's settings, which are trusted with all that they name.
