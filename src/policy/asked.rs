@@ -254,14 +254,15 @@ impl WrapOptions {
     }
 
     /// The requested fields, lowest priority first. Earlier answers do not give a network to a policy that has none: who
-    /// chooses such a policy names no host. With `--ask` the user could give the same answers again.
+    /// chooses such a policy names no host. With `--ask` the user could give the same answers again, whatever a setting says.
     pub(super) fn layers(&self, base: &Policy) -> Result<Vec<Layer>, PolicyError> {
-        let answers = match base.network.mode {
-            NetworkMode::None if !self.asks() => None,
-            NetworkMode::None | NetworkMode::Local | NetworkMode::Allowlist => Some(&self.answers),
+        let (below, above) = match base.network.mode {
+            _ if self.asks() => (None, Some(&self.answers)),
+            NetworkMode::None => (None, None),
+            NetworkMode::Local | NetworkMode::Allowlist => (Some(&self.answers), None),
         };
-        let all = answers.into_iter().chain(&self.settings);
-        let all = all.chain([&self.options]);
+        let all = below.into_iter().chain(&self.settings);
+        let all = all.chain(above).chain([&self.options]);
         let said = all.filter(|options| !options.is_empty());
         said.map(|all| Ok(options(all)?)).collect()
     }

@@ -119,6 +119,19 @@ fn earlier_answers_give_no_network_to_a_policy_without_one() {
         "ask",
     ));
     assert_eq!(network(asks), (NetworkMode::Allowlist, a()));
+    // A setting takes the network away; `--ask` on the line gives the answers back.
+    let set = |mut case: Case| {
+        let none = FieldOption::set("network.mode=none").unwrap();
+        case.asked.settings = vec![vec![none.in_file("set", "config.toml")]];
+        case
+    };
+    assert_eq!(
+        network(set(answered("standard"))),
+        (NetworkMode::None, vec![])
+    );
+    let ask = || FieldOption::setting("--ask", Field::NetworkOnUnknown, "ask");
+    let asked = set(answered("standard")).asked(ask());
+    assert_eq!(network(asked), (NetworkMode::Allowlist, a()));
     // Settings are no answer, and a ceiling without a network is no error.
     let mut settings = answered("strict");
     settings.asked.settings = vec![std::mem::take(&mut settings.asked.answers)];
