@@ -152,3 +152,17 @@ fn start(
     let pid = execution.run(streams, executor, &cgroup, process, &reports)?;
     Ok((pid, execution.take_line()))
 }
+
+/// The arguments of `agentbox exec OPTIONS c1 true`, for tests.
+#[cfg(test)]
+fn arguments(options: &str) -> cli::Exec {
+    use clap::Parser as _;
+    let words = ["agentbox", "exec"].into_iter();
+    let words = words
+        .chain(options.split_whitespace())
+        .chain(["c1", "true"]);
+    match cli::Cli::try_parse_from(words).unwrap().verb {
+        Some(cli::Verb::Exec(args)) => *args,
+        other => panic!("{other:?}"),
+    }
+}

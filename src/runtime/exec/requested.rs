@@ -5,6 +5,7 @@ use oci_spec::runtime::Process;
 
 use super::error::ExecError;
 use super::target::ExecTarget;
+use crate::cgroup::controllers::Controllers;
 use crate::cli;
 use crate::plan::CapabilitySets;
 use crate::plan::process::{confine, to_spec};
@@ -23,11 +24,11 @@ pub(super) fn within_limits(
 ) -> Result<Process, RuntimeError> {
     let record = &target.record;
     let person = target.person();
-    let mut process = process(args, target, person)?;
+    let process = process(args, target, person)?;
     refuse::process(&process)?;
     labels::check(&process)?;
     if let Some(person) = person {
-        keep_to(person, args, target, &mut process)?;
+        keep_to(person, args, record.controllers.as_ref(), &process)?;
     }
     let Some(plan) = record.plan() else {
         return Ok(process);
@@ -37,12 +38,13 @@ pub(super) fn within_limits(
     Ok(confined)
 }
 
-/// Refuses what no process in a sandbox of this user can have: another user, groups, capabilities.
+/// Refuses what no process in a sandbox of this user can have: another user, groups, capabilities, and a cgroup where the
+/// sandbox has none.
 fn keep_to(
     person: Ids,
     args: &cli::Exec,
-    target: &ExecTarget,
-    process: &mut Process,
+    controllers: Option<&Controllers>,
+    process: &Process,
 ) -> Result<(), ExecError> {
     let user = process.user();
     if (user.uid(), user.gid()) != (person.uid, person.gid) {
@@ -62,7 +64,6 @@ fn keep_to(
     if !args.cap.is_empty() || sets != CapabilitySets::default() {
         return Err(ExecError::PersonsCapabilities);
     }
-    let controllers = target.record.controllers.as_ref();
     let has_cgroup = controllers.is_some_and(|all| !all.all().is_empty());
     match args.cgroup.is_empty() || has_cgroup {
         true => Ok(()),
@@ -166,7 +167,105 @@ fn set_privileges(process: &mut Process, args: &cli::Exec) -> Result<(), Runtime
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use oci_spec::runtime::Spec;
+
+    use super::super::arguments;
     use super::*;
+    use crate::policy::Capability;
+    use crate::runtime::state::record::Record;
+
+    const PERSON: Ids = Ids {
+        uid: 1000,
+        gid: 100,
+    };
+
+    fn with_cgroup() -> Controllers {
+        Controllers {
+            v2: Some("/user.slice/agentbox".into()),
+            ..Controllers::default()
+        }
+    }
+
+    /// A sandbox of a user without root's rights; its spec has the user of the set-up.
+    fn target() -> ExecTarget {
+        let mut shadow = Spec::default();
+        let mut process = Process::default();
+        process.set_capabilities(Some(to_spec(&CapabilitySets::default())));
+        shadow.set_process(Some(process));
+        ExecTarget {
+            record: Record::bare("c1"),
+            shadow,
+        }
+    }
+
+    /// Whether such a sandbox takes `agentbox exec OPTIONS c1 true`.
+    fn kept(options: &str, controllers: Option<&Controllers>) -> Result<(), ExecError> {
+        let args = arguments(options);
+        let process = process(&args, &target(), Some(PERSON)).unwrap();
+        keep_to(PERSON, &args, controllers, &process)
+    }
+
+    #[test]
+    fn a_users_own_sandbox_runs_the_users_processes_and_no_others() {
+        let cgroup = with_cgroup();
+        for options in ["", "-u 1000", "-u 1000:100", "--no-new-privs --tty"] {
+            assert!(kept(options, Some(&cgroup)).is_ok(), "{options}");
+            assert!(kept(options, None).is_ok(), "{options}");
+        }
+        for (user, requested) in [
+            ("0", "0:100"),
+            ("1001", "1001:100"),
+            ("1000:0", "1000:0"),
+            ("1000:101", "1000:101"),
+        ] {
+            let error = kept(&format!("-u {user}"), Some(&cgroup)).unwrap_err();
+            assert!(
+                matches!(&error, ExecError::OtherUser { own, asked } if own == "1000:100" && asked == requested),
+                "{user}: {error}"
+            );
+        }
+        for groups in ["-g 0", "-g 100", "-g 7 -g 8"] {
+            let error = kept(groups, Some(&cgroup)).unwrap_err();
+            assert!(matches!(error, ExecError::PersonsGroups), "{groups}");
+        }
+    }
+
+    #[test]
+    fn a_users_own_sandbox_gives_no_capability_by_option_or_by_process_file() {
+        let cgroup = with_cgroup();
+        // An unknown one too: the option itself is refused, and not what is left of it.
+        for option in ["--cap CAP_NET_RAW", "--cap CAP_UNHEARD_OF"] {
+            let error = kept(option, Some(&cgroup)).unwrap_err();
+            assert!(matches!(error, ExecError::PersonsCapabilities), "{option}");
+        }
+        let args = arguments("");
+        let mut asked = process(&args, &target(), Some(PERSON)).unwrap();
+        assert!(keep_to(PERSON, &args, Some(&cgroup), &asked).is_ok());
+        let sets: [fn(&mut CapabilitySets) -> &mut BTreeSet<Capability>; 4] = [
+            |sets| &mut sets.bounding,
+            |sets| &mut sets.effective,
+            |sets| &mut sets.permitted,
+            |sets| &mut sets.inheritable,
+        ];
+        for set in sets {
+            let mut one = CapabilitySets::default();
+            set(&mut one).insert("KILL".parse().unwrap());
+            asked.set_capabilities(Some(to_spec(&one)));
+            let error = keep_to(PERSON, &args, Some(&cgroup), &asked).unwrap_err();
+            assert!(matches!(error, ExecError::PersonsCapabilities), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_cgroup_can_be_named_only_in_a_sandbox_that_has_one() {
+        assert!(kept("--cgroup /below", Some(&with_cgroup())).is_ok());
+        for none in [None, Some(&Controllers::default())] {
+            let error = kept("--cgroup /below", none).unwrap_err();
+            assert!(matches!(error, ExecError::NoCgroup), "{error}");
+        }
+    }
 
     fn with_user(text: &str) -> Result<(u32, u32), RuntimeError> {
         let mut process = Process::default();
