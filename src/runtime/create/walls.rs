@@ -30,6 +30,7 @@ use crate::runtime::network::wall::NetworkWall;
 use crate::runtime::unprivileged;
 use crate::scratch::maker::DiskMaker;
 use crate::seccomp::{NotifyListener, SavedFilter};
+use crate::sys::user_namespace::Ids;
 
 /// What the process inherits that is neither in a record nor in [`Creation`].
 pub(super) struct InitInherited {
@@ -86,18 +87,9 @@ impl Creation<'_> {
             ),
             None => member,
         };
-        let way = match (inherited.agent, self.decision.listener(), line) {
-            (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
-            (None, NotifyListener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
-            (None, _, _) => None,
-        };
+        let way = listener_way(inherited.agent, self.decision.listener(), line);
         let disk = running.disk.as_mut().and_then(DiskMaker::take_end);
-        let own = has_user_namespace(&self.decision.bundle.spec);
-        let user_namespace = match (own, unprivileged::inside()) {
-            (true, _) => UserNamespace::Own,
-            (false, Some(person)) => UserNamespace::Persons(person),
-            (false, None) => UserNamespace::Nodes,
-        };
+        let user_namespace = user_namespace(&self.decision.bundle.spec, unprivileged::inside());
         let filter = self.filter();
         let (kernel, judged) = (inherited.kernel, inherited.judged_mounts);
         Ok(PolicyWalls {
@@ -165,6 +157,29 @@ impl Creation<'_> {
     }
 }
 
+/// Who gets the listener of the filter: the engine's agent, if its profile names one, or the sidecar, by this line. `None`
+/// for a filter that has a listener is refused later ([`FilterWall::planned`]).
+fn listener_way(
+    agent: Option<AgentSocket>,
+    listener: NotifyListener,
+    line: Option<OwnedFd>,
+) -> Option<ListenerWay> {
+    match (agent, listener, line) {
+        (Some(agent), _, _) => Some(ListenerWay::Agent(agent)),
+        (None, NotifyListener::Sidecar, Some(line)) => Some(ListenerWay::Sidecar(line)),
+        (None, _, _) => None,
+    }
+}
+
+/// Whose user namespace a container is in; `person` is the caller without root's rights, if there is one.
+fn user_namespace(spec: &Spec, person: Option<Ids>) -> UserNamespace {
+    match (has_user_namespace(spec), person) {
+        (true, _) => UserNamespace::Own,
+        (false, Some(person)) => UserNamespace::Persons(person),
+        (false, None) => UserNamespace::Nodes,
+    }
+}
+
 /// The engine's cgroup mount, if it is read-only.
 fn cgroup_read_only(spec: &Spec) -> Option<PathBuf> {
     let mount = spec
@@ -174,4 +189,90 @@ fn cgroup_read_only(spec: &Spec) -> Option<PathBuf> {
         .find(|m| m.typ().as_deref().is_some_and(|t| t.starts_with("cgroup")))?;
     let asked = mount.options().iter().flatten().any(|o| o == "ro");
     asked.then(|| mount.destination().clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::socket;
+
+    fn line() -> OwnedFd {
+        socket::pair().unwrap().0
+    }
+
+    fn agent() -> AgentSocket {
+        AgentSocket {
+            near: line(),
+            far: None,
+        }
+    }
+
+    const ALL: [NotifyListener; 3] = [
+        NotifyListener::Nobody,
+        NotifyListener::Agent,
+        NotifyListener::Sidecar,
+    ];
+
+    #[test]
+    fn the_listener_goes_to_the_engines_agent_or_to_the_sidecar_that_denies() {
+        for listener in ALL {
+            for line in [None, Some(line())] {
+                let way = listener_way(Some(agent()), listener, line);
+                assert!(matches!(way, Some(ListenerWay::Agent(_))), "{listener:?}");
+            }
+            // Nobody waits at the other end of a line that the filter does not name.
+            let way = listener_way(None, listener, Some(line()));
+            let expected = listener == NotifyListener::Sidecar;
+            assert_eq!(
+                matches!(way, Some(ListenerWay::Sidecar(_))),
+                expected,
+                "{listener:?}"
+            );
+            assert_eq!(way.is_some(), expected, "{listener:?}");
+            assert!(listener_way(None, listener, None).is_none(), "{listener:?}");
+        }
+    }
+
+    fn spec(namespaces: &[&str]) -> Spec {
+        let all: Vec<_> = namespaces
+            .iter()
+            .map(|kind| serde_json::json!({"type": kind}))
+            .collect();
+        let spec = serde_json::json!({"ociVersion": "1.2.0", "linux": {"namespaces": all}});
+        serde_json::from_value(spec).unwrap()
+    }
+
+    #[test]
+    fn a_user_namespace_of_the_spec_comes_before_that_of_the_caller() {
+        let person = Ids {
+            uid: 1000,
+            gid: 100,
+        };
+        let (with, without) = (spec(&["user", "pid"]), spec(&["pid", "network"]));
+        for (spec, person, expected) in [
+            (&with, None, UserNamespace::Own),
+            (&with, Some(person), UserNamespace::Own),
+            (&without, Some(person), UserNamespace::Persons(person)),
+            (&without, None, UserNamespace::Nodes),
+        ] {
+            assert_eq!(user_namespace(spec, person), expected);
+        }
+    }
+
+    #[test]
+    fn the_engines_cgroup_mount_is_read_only_if_it_says_so() {
+        let spec = |kind: &str, options: &[&str]| -> Spec {
+            let mount = serde_json::json!({
+                "destination": "/sys/fs/cgroup", "type": kind, "source": "cgroup", "options": options,
+            });
+            serde_json::from_value(serde_json::json!({"ociVersion": "1.2.0", "mounts": [mount]}))
+                .unwrap()
+        };
+        let mounted = Some(PathBuf::from("/sys/fs/cgroup"));
+        for kind in ["cgroup", "cgroup2"] {
+            assert_eq!(cgroup_read_only(&spec(kind, &["nosuid", "ro"])), mounted);
+            assert_eq!(cgroup_read_only(&spec(kind, &["nosuid"])), None);
+        }
+        assert_eq!(cgroup_read_only(&spec("tmpfs", &["ro"])), None);
+    }
 }
