@@ -68,20 +68,15 @@ pub(super) fn sidecar_config(
         cgroup,
         log: None,
         duty: duty(&plan.network),
-        loss: loss(&plan.network, spec, place, listener),
+        loss: loss(&plan.network, spec, &place.root, listener),
         reading: None,
     }
 }
 
 /// A container that has lost its sidecar has no network, no log of denied calls, and no `exec`. It ends, so that a
-/// kubelet or a restart policy heals it. A kubelet watches the pod's sandbox.
-fn loss(
-    network: &NetworkPlan,
-    spec: &Spec,
-    place: &ContainerPaths,
-    listener: NotifyListener,
-) -> Loss {
-    let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(&place.root).is_some();
+/// kubelet or a restart policy heals it. A kubelet watches the pod's sandbox. `root` is the engine's.
+fn loss(network: &NetworkPlan, spec: &Spec, root: &Path, listener: NotifyListener) -> Loss {
+    let sandbox = pod_role(spec) == Some(SANDBOX) && cri_of(root).is_some();
     match duty(network) {
         Duty::Serve => Loss::EndsContainer,
         // The warden does it.
@@ -117,4 +112,139 @@ const COUNT: u32 = 1 << 26;
 fn sidecar_uid(dir: &Path) -> u32 {
     let hash = store::hash(dir.as_os_str().as_encoded_bytes());
     FIRST + u32::try_from(hash % u64::from(COUNT)).expect("less than 2^26")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::plan::SharedNetwork;
+    use crate::plan::tests::sample;
+    use crate::policy::NetworkMode;
+
+    /// A container of an engine that starts no pods.
+    const DOCKER: &str = "/run/docker/runtime-runc/moby";
+    const CONTAINERD: &str = "/run/containerd/runc/k8s.io";
+
+    fn network(mode: NetworkMode) -> NetworkPlan {
+        let mut network = sample().network;
+        network.mode = mode;
+        network.refusing = false;
+        network
+    }
+
+    /// Under mode `local`, only to refuse with the reason.
+    fn refusing() -> NetworkPlan {
+        NetworkPlan {
+            refusing: true,
+            ..network(NetworkMode::Local)
+        }
+    }
+
+    fn shared(network: NetworkPlan) -> NetworkPlan {
+        let shared = SharedNetwork {
+            container: "c1".to_owned(),
+            path: "/proc/7/ns/net".into(),
+            cookie: 7,
+            sidecar_pid: 7,
+            sidecar_start: 7,
+        };
+        NetworkPlan {
+            shared: Some(shared),
+            ..network
+        }
+    }
+
+    fn spec(annotations: Value) -> Spec {
+        let spec = json!({"ociVersion": "1.2.0", "annotations": annotations});
+        serde_json::from_value(spec).unwrap()
+    }
+
+    fn ends(network: &NetworkPlan, spec: &Spec, root: &str, listener: NotifyListener) -> bool {
+        loss(network, spec, Path::new(root), listener) == Loss::EndsContainer
+    }
+
+    #[test]
+    fn a_sidecar_serves_an_allowlist_and_only_refuses_where_it_dials_nothing() {
+        let mut dialling = refusing();
+        dialling.inbound = [80].into();
+        for (network, expected) in [
+            (network(NetworkMode::Allowlist), Duty::Serve),
+            (network(NetworkMode::Local), Duty::Wait),
+            (network(NetworkMode::None), Duty::Wait),
+            (refusing(), Duty::Refuse),
+            (dialling, Duty::Serve),
+            // The other container's sidecar does it.
+            (shared(network(NetworkMode::Allowlist)), Duty::Wait),
+            (shared(refusing()), Duty::Wait),
+        ] {
+            assert_eq!(duty(&network), expected, "{network:?}");
+        }
+    }
+
+    #[test]
+    fn a_container_ends_with_a_sidecar_that_serves_it() {
+        let plain = spec(json!({}));
+        for (network, expected) in [
+            (network(NetworkMode::Allowlist), true),
+            (network(NetworkMode::None), false),
+            (refusing(), false),
+            (shared(network(NetworkMode::Allowlist)), false),
+        ] {
+            let found = ends(&network, &plain, DOCKER, NotifyListener::Nobody);
+            assert_eq!(found, expected, "{network:?}");
+        }
+    }
+
+    #[test]
+    fn a_container_ends_with_the_sidecar_that_logs_its_denied_calls() {
+        let plain = spec(json!({}));
+        for network in [
+            network(NetworkMode::None),
+            refusing(),
+            shared(network(NetworkMode::Allowlist)),
+        ] {
+            for (listener, expected) in [
+                (NotifyListener::Sidecar, true),
+                (NotifyListener::Agent, false),
+                (NotifyListener::Nobody, false),
+            ] {
+                let found = ends(&network, &plain, DOCKER, listener);
+                assert_eq!(found, expected, "{listener:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_container_ends_with_the_sidecar_whose_warden_ends_it_for_a_honeytoken() {
+        let plain = spec(json!({}));
+        for (then, expected) in [("end", true), ("log", false)] {
+            let honey = json!([{
+                "name": "bait", "value": "sk-0123456789abcdef0123456789", "policies": ["standard"], "then": then,
+            }]);
+            let mut network = refusing();
+            network.honey = serde_json::from_value(honey).unwrap();
+            let found = ends(&network, &plain, DOCKER, NotifyListener::Nobody);
+            assert_eq!(found, expected, "{then}");
+        }
+    }
+
+    #[test]
+    fn a_pods_sandbox_ends_with_its_sidecar_and_no_container_that_only_says_it_is_one() {
+        let network = network(NetworkMode::None);
+        let role = |role: &str| spec(json!({"io.kubernetes.cri.container-type": role}));
+        for (role, root, expected) in [
+            (role("sandbox"), CONTAINERD, true),
+            (role("sandbox"), "/run/cri-o", true),
+            (role("container"), CONTAINERD, false),
+            (spec(json!({})), CONTAINERD, false),
+            // A caller of Docker chose the annotation.
+            (role("sandbox"), DOCKER, false),
+            (role("sandbox"), "/run/containerd/runc/default", false),
+        ] {
+            let found = ends(&network, &role, root, NotifyListener::Nobody);
+            assert_eq!(found, expected, "{root}");
+        }
+    }
 }
