@@ -48,32 +48,100 @@ fn check_state(
     record: &Record,
     args: &cli::Exec,
 ) -> Result<(), RuntimeError> {
-    let refuse = |why: String| {
-        Err(RuntimeError::State {
-            verb: "exec in",
-            id: record.id.clone(),
-            why,
-        })
-    };
     clock::enforce(place, record);
     if record.plan().is_some_and(|plan| plan.exec_time.is_some()) {
         timed::sweep(place);
     }
     if let Some(cause) = clock::ended(place) {
-        return refuse(format!("it is ended: {cause}"));
+        return Err(refused(record, format!("it is ended: {cause}")));
     }
-    let container = status::load(place)?;
-    let status = container.status();
-    match status {
-        ContainerStatus::Running => Ok(()),
+    check_status(record, status::load(place)?.status(), args)
+}
+
+/// Whether a container in this state takes a process.
+fn check_status(
+    record: &Record,
+    status: ContainerStatus,
+    args: &cli::Exec,
+) -> Result<(), RuntimeError> {
+    let why = match status {
+        ContainerStatus::Running => return Ok(()),
         // As with runc: its init process waits in complete namespaces and a complete root file system.
-        ContainerStatus::Created if record.plan().is_none() => Ok(()),
-        ContainerStatus::Paused if args.ignore_paused => Ok(()),
-        ContainerStatus::Paused => Err(ExecError::Paused.into()),
+        ContainerStatus::Created if record.plan().is_none() => return Ok(()),
+        ContainerStatus::Paused if args.ignore_paused => return Ok(()),
+        ContainerStatus::Paused => return Err(ExecError::Paused.into()),
         ContainerStatus::Created => {
-            refuse("it is not started, so its network wall does not stand yet".to_owned())
+            "it is not started, so its network wall does not stand yet".to_owned()
         }
-        ContainerStatus::Stopped => refuse("it is stopped".to_owned()),
-        ContainerStatus::Creating => refuse(format!("it is {}", status::words(status))),
+        ContainerStatus::Stopped => "it is stopped".to_owned(),
+        ContainerStatus::Creating => format!("it is {}", status::words(status)),
+    };
+    Err(refused(record, why))
+}
+
+fn refused(record: &Record, why: String) -> RuntimeError {
+    RuntimeError::State {
+        verb: "exec in",
+        id: record.id.clone(),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments;
+    use super::*;
+    use crate::plan::DecidedPlan;
+    use crate::plan::tests::{sample, sample_policy};
+
+    /// A container without a policy, and one with.
+    fn records() -> [Record; 2] {
+        let mut walled = Record::bare("c1");
+        let decided = DecidedPlan {
+            plan: sample(),
+            resolved: sample_policy(),
+            origins: Default::default(),
+        };
+        walled.decided = Some(decided.into());
+        [Record::bare("c1"), walled]
+    }
+
+    /// The answers for a container without a policy and for one with: nothing, or the message.
+    fn answers(status: ContainerStatus, options: &str) -> [String; 2] {
+        let answer = |record: &Record| match check_status(record, status, &arguments(options)) {
+            Ok(()) => String::new(),
+            Err(error) => error.to_string(),
+        };
+        records().each_ref().map(answer)
+    }
+
+    #[test]
+    fn no_process_enters_a_container_whose_network_wall_does_not_stand_yet() {
+        for options in ["", "--ignore-paused"] {
+            assert_eq!(
+                answers(ContainerStatus::Created, options),
+                [
+                    "",
+                    "cannot exec in container c1: it is not started, so its network wall does not stand yet"
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn a_running_container_takes_processes_and_a_paused_one_if_the_caller_says_so() {
+        let both = |text: &str| [text.to_owned(), text.to_owned()];
+        let paused = "cannot exec in a paused container (use --ignore-paused to override)";
+        let stopped = "cannot exec in container c1: it is stopped";
+        let creating = "cannot exec in container c1: it is creating";
+        for (status, plain, ignoring) in [
+            (ContainerStatus::Running, "", ""),
+            (ContainerStatus::Paused, paused, ""),
+            (ContainerStatus::Stopped, stopped, stopped),
+            (ContainerStatus::Creating, creating, creating),
+        ] {
+            assert_eq!(answers(status, ""), both(plain));
+            assert_eq!(answers(status, "--ignore-paused"), both(ignoring));
+        }
     }
 }
