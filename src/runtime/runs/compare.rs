@@ -68,37 +68,57 @@ impl RunDir {
 /// Differences between a finished run and its log, also without a receipt: the record, the filter, and the receipt
 /// itself.
 pub(super) fn unlike_log(run: &RunDir, logs: &[Log]) -> Vec<LogFault> {
-    let node = logs.iter().find(|log| log.file == NODE);
-    let lines = node.into_iter().flat_map(|node| node.lines.iter().rev());
-    let mut ends = lines.filter_map(|line| match &line.event.what {
-        EventDetail::Container {
-            kept, receipt_by, ..
-        } => kept
-            .contains_key(record::FILE)
-            .then_some((kept, receipt_by)),
-        _ => None,
-    });
-    // The last such line, whatever was appended to it.
-    let Some((kept, receipt_by)) = ends.next() else {
+    let Some(signed) = LoggedFiles::of(logs) else {
         return Vec::new();
     };
-    let mut faults = Vec::new();
-    let found = run.hashes();
-    for name in BESIDES_LOGS {
-        let why = match (kept.get(name), found.get(name)) {
-            (kept, found) if kept == found => continue,
-            (Some(_), None) => "it is missing, and the log has its hash",
-            (None, _) => "the log has no hash of it: it was added since",
-            (Some(_), Some(_)) => "its hash is not the one that the log has: it was changed since",
-        };
-        faults.push(fault(name, why.to_owned()));
-    }
-    if receipt_by.is_some() && !run.file(RECEIPT).exists() {
+    let mut faults = signed.unlike(&run.hashes());
+    if signed.has_receipt && !run.file(RECEIPT).exists() {
         let why =
             "it is missing, and the log says that it was signed when the container was deleted";
         faults.push(fault(RECEIPT, why.to_owned()));
     }
     faults
+}
+
+/// The files that a finished run has by its log.
+struct LoggedFiles<'a> {
+    /// Their hashes.
+    hashes: &'a BTreeMap<PlainText, PlainText>,
+    /// Whether a receipt was signed.
+    has_receipt: bool,
+}
+
+impl<'a> LoggedFiles<'a> {
+    /// By the last line that has the record's hash, whatever was appended to it; `None` in a run that is not finished.
+    fn of(logs: &'a [Log]) -> Option<Self> {
+        let node = logs.iter().find(|log| log.file == NODE)?;
+        let mut lines = node.lines.iter().rev();
+        lines.find_map(|line| match &line.event.what {
+            EventDetail::Container {
+                kept, receipt_by, ..
+            } if kept.contains_key(record::FILE) => Some(Self {
+                hashes: kept,
+                has_receipt: receipt_by.is_some(),
+            }),
+            _ => None,
+        })
+    }
+
+    /// The differences of these files, by their hashes.
+    fn unlike(&self, found: &BTreeMap<PlainText, PlainText>) -> Vec<LogFault> {
+        let unlike = BESIDES_LOGS.into_iter().filter_map(|name| {
+            let why = match (self.hashes.get(name), found.get(name)) {
+                (kept, found) if kept == found => return None,
+                (Some(_), None) => "it is missing, and the log has its hash",
+                (None, _) => "the log has no hash of it: it was added since",
+                (Some(_), Some(_)) => {
+                    "its hash is not the one that the log has: it was changed since"
+                }
+            };
+            Some(fault(name, why.to_owned()))
+        });
+        unlike.collect()
+    }
 }
 
 /// Log lines of another container, or of another run of the same container: the directory was filled with another run's
@@ -257,6 +277,97 @@ fn held(subject: &Subject, content: &[u8], lines: Option<u64>) -> FileState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::{Chain, Context, Event, LifeState, Verdict, WallName};
+
+    fn hashes(pairs: &[(&str, &str)]) -> BTreeMap<PlainText, PlainText> {
+        let pairs = pairs.iter();
+        pairs.map(|(k, v)| ((*k).into(), (*v).into())).collect()
+    }
+
+    /// A log with a line about each of these sets of files, the last one with a receipt.
+    fn log(file: &str, all: &[&[(&str, &str)]]) -> Log {
+        let mut chain = Chain::default();
+        let mut text = Vec::new();
+        for (at, pairs) in all.iter().enumerate() {
+            let mut what = EventDetail::life(LifeState::Deleted);
+            if let EventDetail::Container {
+                kept, receipt_by, ..
+            } = &mut what
+            {
+                *kept = hashes(pairs);
+                *receipt_by = (at + 1 == all.len()).then(|| "key".into());
+            }
+            let event = Event::new(WallName::Life, Verdict::Allowed, what);
+            let line = chain.render("2026-01-02T03:04:05.678Z", &Context::default(), &event);
+            chain.commit(&line);
+            text.extend(line);
+        }
+        Log::parse(file, &text)
+    }
+
+    #[test]
+    fn a_file_of_an_ended_run_is_missing_added_or_changed_by_its_log() {
+        let logged: &[(&str, &str)] = &[(record::FILE, "a"), (FILTER, "b")];
+        let (missing, added, changed) = (
+            "it is missing, and the log has its hash",
+            "the log has no hash of it: it was added since",
+            "its hash is not the one that the log has: it was changed since",
+        );
+        let logs = [log(NODE, &[logged])];
+        let signed = LoggedFiles::of(&logs).unwrap();
+        assert!(signed.has_receipt);
+        for (found, expected) in [
+            (logged, vec![]),
+            (&[(record::FILE, "a")], vec![(FILTER, missing)]),
+            (&[(FILTER, "b")], vec![(record::FILE, missing)]),
+            (
+                &[(record::FILE, "x"), (FILTER, "b")],
+                vec![(record::FILE, changed)],
+            ),
+            (
+                &[(record::FILE, "b"), (FILTER, "a")],
+                vec![(record::FILE, changed), (FILTER, changed)],
+            ),
+            (&[], vec![(record::FILE, missing), (FILTER, missing)]),
+        ] {
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(name, why)| fault(name, why.to_owned()))
+                .collect();
+            assert_eq!(signed.unlike(&hashes(found)), expected, "{found:?}");
+        }
+        // A run without a filter logs none.
+        let logs = [log(NODE, &[&[(record::FILE, "a")]])];
+        let signed = LoggedFiles::of(&logs).unwrap();
+        assert_eq!(signed.unlike(&hashes(&[(record::FILE, "a")])), []);
+        assert_eq!(
+            signed.unlike(&hashes(logged)),
+            [fault(FILTER, added.to_owned())]
+        );
+    }
+
+    #[test]
+    fn the_last_line_of_the_nodes_log_that_has_the_record_counts() {
+        let (first, last): (&[_], &[_]) = (&[(record::FILE, "a")], &[(record::FILE, "b")]);
+        let without: &[_] = &[("plan", "p")];
+        let of = |logs: &[Log]| {
+            LoggedFiles::of(logs).map(|signed| (signed.hashes.clone(), signed.has_receipt))
+        };
+        assert_eq!(of(&[log(NODE, &[first, last])]), Some((hashes(last), true)));
+        // A later line that hides it does not count, nor does its receipt.
+        assert_eq!(
+            of(&[log(NODE, &[last, without])]),
+            Some((hashes(last), false))
+        );
+        // The container exists, or the line is in a log that the sidecar writes.
+        for logs in [
+            vec![],
+            vec![log(NODE, &[without])],
+            vec![log("warden.jsonl", &[last])],
+        ] {
+            assert_eq!(of(&logs), None);
+        }
+    }
 
     #[test]
     fn a_longer_log_is_told_from_a_changed_one() {
