@@ -212,17 +212,36 @@ impl Agent {
         let real = place.canonicalize().unwrap_or_else(|_| place.to_owned());
         let named = wanted.read.iter().chain(&wanted.write).chain(&wanted.hide);
         let named = named.filter_map(|path| path.canonicalize().ok());
-        let mut all = named
+        let all = named
             .chain(layout.written.iter().cloned())
             .chain([layout.workspace.clone()]);
-        let overlap = all.find(|path| {
-            path.starts_with(&real) || path.starts_with(place) || real.starts_with(path)
-        });
-        match overlap {
+        match overlap(place, &real, all) {
             Some(path) => Err(self.refused(&format!(
                 "{path:?} is named for this run, and the agent has its own directory at {place:?}"
             ))),
             None => Ok(()),
+        }
+    }
+}
+
+/// The first of these paths that is in an agent's directory, or that the directory is in. `place` is its path in the
+/// container; `real` is the same without links.
+fn overlap(place: &Path, real: &Path, all: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    let mut all = all.into_iter();
+    all.find(|path| path.starts_with(real) || path.starts_with(place) || real.starts_with(path))
+}
+
+impl LoginWords {
+    /// The login that the agent is given, for people. `log_in` is the command that makes one.
+    fn words(&self, log_in: Option<&str>) -> String {
+        match (&self.given[..], log_in) {
+            ([], _) if !self.withheld.is_empty() => "no login".to_owned(),
+            ([], _) if self.own => "the login that was made in its sandboxes".to_owned(),
+            ([], Some(command)) => {
+                format!("no login of yours (`agentbox wrap -- {command}` makes one)")
+            }
+            ([], None) => "no login of yours".to_owned(),
+            (given, _) => format!("your login {}", given.join(", ")),
         }
     }
 }
@@ -235,15 +254,7 @@ impl AgentHome {
     }
 
     fn tell(&mut self, agent: &Agent, logins: LoginWords) {
-        let login = match (&logins.given[..], &agent.data.log_in) {
-            ([], _) if !logins.withheld.is_empty() => "no login".to_owned(),
-            ([], _) if logins.own => "the login that was made in its sandboxes".to_owned(),
-            ([], Some(command)) => {
-                format!("no login of yours (`agentbox wrap -- {command}` makes one)")
-            }
-            ([], None) => "no login of yours".to_owned(),
-            (given, _) => format!("your login {}", given.join(", ")),
-        };
+        let login = logins.words(agent.data.log_in.as_deref());
         let given = format!(
             "{login}, its settings and history in {:?}",
             self.copies.path()
@@ -294,5 +305,208 @@ impl Layout {
             self.apart.insert(path.clone());
         }
         self.agent = Some(home);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+    use crate::plan::tests::sample_resolved;
+    use crate::policy::Origin;
+    use crate::wrap::agents::AgentOrigin;
+    use crate::wrap::agents::list::AgentData;
+    use crate::wrap::person::Environment;
+
+    const LOGIN: &str = ".codex/auth.json";
+
+    /// Codex, what a user has of it outside, and its own home.
+    struct Codex {
+        base: PathBuf,
+        person: Person,
+        agent: Agent,
+    }
+
+    impl Codex {
+        fn new() -> Self {
+            let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+            let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
+            fs::create_dir_all(base.join("outside/.codex")).unwrap();
+            fs::create_dir(base.join("own")).unwrap();
+            Self {
+                base,
+                person: Person {
+                    uid: rustix::process::geteuid().as_raw(),
+                    gid: rustix::process::getegid().as_raw(),
+                    groups: Vec::new(),
+                    account: None,
+                    environment: Environment::Changed,
+                },
+                agent: Agent {
+                    name: "codex".to_owned(),
+                    data: AgentData::builtin("codex").unwrap(),
+                    origin: AgentOrigin::Command,
+                    program: Vec::new(),
+                    hosts: Vec::new(),
+                    outside: Vec::new(),
+                    hint: None,
+                },
+            }
+        }
+
+        /// Writes a file of the user's that none but its owner writes.
+        fn write(&self, name: &str, mode: u32) -> PathBuf {
+            let path = self.base.join("outside/.codex").join(name);
+            fs::write(&path, "content").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            path
+        }
+
+        /// What a run under this policy gives it, and the words about its login.
+        fn given(&self, resolved: &ResolvedPolicy) -> Result<(AgentHome, LoginWords)> {
+            let directory = &self.agent.data.directories[0];
+            let outside = self.base.join("outside");
+            let found = AgentSource::of(&self.person, &outside, directory).unwrap();
+            let mut home = AgentHome {
+                mounts: BTreeMap::new(),
+                inside: "/home/alice".into(),
+                variables: Vec::new(),
+                programs: Vec::new(),
+                masked: Vec::new(),
+                program: Vec::new(),
+                lines: Vec::new(),
+                withheld: Vec::new(),
+                copies: AgentCopies::of(OwnDir::at(self.base.join("own"))),
+            };
+            home.copies.layer(&self.person, &directory.path)?;
+            let mut words = LoginWords {
+                no_keys: login_over_ceiling(resolved, LOGIN),
+                ..LoginWords::default()
+            };
+            let of = (directory, found.as_ref());
+            self.agent.add_logins(&mut home, of, resolved, &mut words)?;
+            Ok((home, words))
+        }
+    }
+
+    impl Drop for Codex {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.base).unwrap();
+        }
+    }
+
+    /// The policy of a run, whose ceiling the operator set or not, with these credentials.
+    fn under(set_by: Origin, credentials: &[&str]) -> ResolvedPolicy {
+        let mut resolved = sample_resolved();
+        resolved.ceilings[0].set_by = set_by;
+        let all = credentials.iter().map(|name| name.parse().unwrap());
+        resolved.limits[0].filesystem.credentials = all.collect();
+        resolved
+    }
+
+    fn copied(home: &AgentHome) -> Vec<String> {
+        let all = home.copies.files.iter();
+        all.map(|copy| copy.file.path.display().to_string())
+            .collect()
+    }
+
+    #[test]
+    fn a_login_is_copied_and_named_unless_a_ceiling_withholds_it() {
+        let codex = Codex::new();
+        let login = codex.write("auth.json", 0o600);
+        codex.write("config.toml", 0o600);
+        codex.write("AGENTS.md", 0o600);
+        for resolved in [
+            under(Origin::Default, &[]),
+            under(Origin::Node, &[LOGIN]),
+            under(Origin::Flag, &[".netrc", LOGIN]),
+        ] {
+            let (home, words) = codex.given(&resolved).unwrap();
+            assert_eq!(copied(&home), ["auth.json", "AGENTS.md", "config.toml"]);
+            assert_eq!(home.masked, Vec::<PathBuf>::new());
+            assert!(home.copies.masked.is_empty() && home.withheld.is_empty());
+            let line = format!("your login {}", login.display());
+            assert_eq!(words.words(Some("codex login")), line);
+        }
+    }
+
+    #[test]
+    fn a_login_that_a_ceiling_withholds_is_masked_and_settings_with_keys_stay_outside() {
+        let codex = Codex::new();
+        codex.write("auth.json", 0o600);
+        codex.write("config.toml", 0o600);
+        codex.write("AGENTS.md", 0o600);
+        // One that was made inside, under another ceiling, does not count.
+        fs::create_dir_all(codex.base.join("own/.codex")).unwrap();
+        fs::write(codex.base.join("own/.codex/auth.json"), "inside").unwrap();
+        for resolved in [under(Origin::Node, &[]), under(Origin::Flag, &[".netrc"])] {
+            let (home, words) = codex.given(&resolved).unwrap();
+            assert_eq!(copied(&home), ["AGENTS.md"]);
+            assert_eq!(home.masked, [PathBuf::from("/home/alice/.codex/auth.json")]);
+            let mask = (PathBuf::from(".codex"), PathBuf::from("auth.json"));
+            assert_eq!(home.copies.masked, [mask]);
+            assert_eq!(words.withheld.len(), 1, "{:?}", words.withheld);
+            assert_eq!(words.words(Some("codex login")), "no login");
+            let told = &home.withheld[..];
+            assert!(
+                matches!(told, [one] if one.contains("\"config.toml\", which can hold keys")),
+                "{told:?}"
+            );
+        }
+        // Nothing is said of files that are not there.
+        fs::remove_file(codex.base.join("outside/.codex/config.toml")).unwrap();
+        let (home, _) = codex.given(&under(Origin::Node, &[])).unwrap();
+        assert!(home.withheld.is_empty() && home.masked.len() == 1);
+    }
+
+    #[test]
+    fn a_login_that_others_may_have_written_ends_the_run() {
+        let codex = Codex::new();
+        codex.write("auth.json", 0o620);
+        assert!(codex.given(&under(Origin::Default, &[])).is_err());
+        // Nothing reads it.
+        assert!(codex.given(&under(Origin::Node, &[])).is_ok());
+    }
+
+    #[test]
+    fn a_login_that_was_made_inside_is_told_from_none() {
+        let codex = Codex::new();
+        let words = || {
+            let (home, words) = codex.given(&under(Origin::Default, &[])).unwrap();
+            assert!(copied(&home).is_empty());
+            words
+        };
+        let none = words();
+        assert_eq!(
+            none.words(Some("codex login")),
+            "no login of yours (`agentbox wrap -- codex login` makes one)"
+        );
+        assert_eq!(none.words(None), "no login of yours");
+        fs::write(codex.base.join("own/.codex/auth.json"), "inside").unwrap();
+        let own = words().words(Some("codex login"));
+        assert_eq!(own, "the login that was made in its sandboxes");
+    }
+
+    #[test]
+    fn a_path_of_the_run_is_not_within_an_agents_directory_nor_around_it() {
+        let place = Path::new("/home/alice/.codex");
+        let moved = Path::new("/data/codex");
+        for (real, path, expected) in [
+            (place, "/home/alice/.codex", true),
+            (place, "/home/alice/.codex/skills", true),
+            (place, "/home/alice", true),
+            (place, "/home/alice/.codex2", false),
+            (place, "/srv/project", false),
+            (moved, "/home/alice/.codex/skills", true),
+            (moved, "/data/codex/skills", true),
+            (moved, "/data", true),
+            (moved, "/data/codex2", false),
+        ] {
+            let all = ["/srv/other", path].map(PathBuf::from);
+            let found = overlap(place, real, all);
+            assert_eq!(found, expected.then(|| path.into()), "{real:?} {path}");
+        }
     }
 }
