@@ -195,3 +195,113 @@ impl EnforceError {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+    use crate::plan::tests::sample;
+    use crate::plan::{
+        BindAccess, BindMount, FileKind, MappedIds, MountKind, MountReason, PlannedMount,
+        ProgramMode, SourceIdentity, Tmpfs,
+    };
+
+    fn mount(destination: &str, kind: MountKind) -> PlannedMount {
+        PlannedMount {
+            destination: destination.into(),
+            kind,
+            why: MountReason::Other,
+        }
+    }
+
+    fn bind(destination: &str, access: BindAccess) -> PlannedMount {
+        let bind = BindMount {
+            source: "/srv/data".into(),
+            judged: SourceIdentity {
+                dev: 1,
+                ino: 2,
+                kind: FileKind::Directory,
+            },
+            access,
+            programs: ProgramMode::Run,
+            ids: MappedIds::Node,
+        };
+        mount(destination, MountKind::Bind(bind))
+    }
+
+    /// The read-only mount that the error names, for the mount point /work/a/b missing in these mounts.
+    fn named(mounts: Vec<PlannedMount>, kind: ErrorKind) -> Option<PathBuf> {
+        let mut plan = sample().filesystem;
+        plan.mounts = mounts;
+        let error = EnforceError::MountPoint {
+            destination: "/work/a/b".into(),
+            source: kind.into(),
+        };
+        match error.with_cure(&plan) {
+            EnforceError::MountPointInReadOnly { destination, above } => {
+                assert_eq!(destination, PathBuf::from("/work/a/b"));
+                Some(above)
+            }
+            EnforceError::MountPoint {
+                destination,
+                source,
+            } => {
+                assert_eq!(destination, PathBuf::from("/work/a/b"));
+                assert_eq!(source.kind(), kind);
+                None
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_missing_mount_point_names_the_read_only_mount_that_it_is_in() {
+        use BindAccess::{Private, ReadOnly, ReadWrite};
+        let tmpfs = Tmpfs {
+            source: "tmpfs".into(),
+            options: vec!["ro".to_owned()],
+        };
+        for (mounts, expected) in [
+            (vec![bind("/work", ReadOnly)], Some("/work")),
+            // The nearest one decides, whatever the order and whatever is around it.
+            (
+                vec![bind("/work", ReadOnly), bind("/work/a", ReadOnly)],
+                Some("/work/a"),
+            ),
+            (
+                vec![bind("/work/a", ReadOnly), bind("/work", ReadWrite)],
+                Some("/work/a"),
+            ),
+            (
+                vec![bind("/work", ReadOnly), bind("/work/a", ReadWrite)],
+                None,
+            ),
+            (vec![bind("/work", ReadWrite)], None),
+            (vec![bind("/work", Private)], None),
+            // Neither the mount itself, nor one beside it, nor one whose name only begins like it.
+            (vec![bind("/work/a/b", ReadOnly)], None),
+            (vec![bind("/work/a/b/c", ReadOnly)], None),
+            (vec![bind("/wor", ReadOnly), bind("/other", ReadOnly)], None),
+            // A mount without a source has no directory that the user could make.
+            (vec![mount("/work", MountKind::Tmpfs(tmpfs))], None),
+            (vec![], None),
+        ] {
+            let shown = format!("{mounts:?}");
+            let found = named(mounts, ErrorKind::ReadOnlyFilesystem);
+            assert_eq!(found, expected.map(PathBuf::from), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_mount_point_that_fails_for_another_reason_keeps_its_error() {
+        let mounts = || vec![bind("/work", BindAccess::ReadOnly)];
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::NotADirectory] {
+            assert_eq!(named(mounts(), kind), None);
+        }
+        let link = EnforceError::Link("/work/a/b".into());
+        let mut plan = sample().filesystem;
+        plan.mounts = mounts();
+        assert!(matches!(link.with_cure(&plan), EnforceError::Link(_)));
+    }
+}
