@@ -206,33 +206,43 @@ impl Prompts {
 
     /// Carries out the user's answer, and returns a line about it.
     fn answered(&mut self, one: &WaitingConnection, what: &str, answer: Answer) -> String {
-        let waiting = AskDecisionTarget::Waiting(one.id);
-        let every = AskDecisionTarget::Endpoint(one.host.clone(), one.port);
-        let (of, approve) = match answer {
-            Answer::Once => (waiting, Some(ApprovalTerm::Once)),
-            Answer::Run | Answer::Project => (every, Some(ApprovalTerm::Always)),
-            Answer::No | Answer::Quiet => (every, None),
-        };
-        if let Err(error) = approvals::decide(&self.record, AskDecision { of, approve }) {
+        if let Err(error) = approvals::decide(&self.record, decision(one, answer)) {
             return escape(&crate::log::chain(&error));
         }
-        match answer {
-            Answer::Once => format!("{what} is allowed once"),
-            Answer::Run => format!("{what} is allowed while this run lasts"),
-            Answer::No => format!("{what} is denied in this run"),
-            Answer::Quiet => {
-                self.left = 1;
-                format!("{what} is denied in this run")
-            }
-            Answer::Project => match (self.keep)(what) {
-                Ok(file) => {
-                    format!("{what} is allowed; {file:?} has it for this project's runs")
-                }
-                Err(why) => format!(
-                    "{what} is allowed while this run lasts, and not in others: {}",
-                    escape(&why)
-                ),
-            },
+        if answer == Answer::Quiet {
+            self.left = 1;
+        }
+        let kept = (answer == Answer::Project).then(|| (self.keep)(what));
+        told(what, answer, kept)
+    }
+}
+
+/// What an answer decides: about this connection alone, or about every one to its host and port.
+fn decision(one: &WaitingConnection, answer: Answer) -> AskDecision {
+    let waiting = AskDecisionTarget::Waiting(one.id);
+    let every = AskDecisionTarget::Endpoint(one.host.clone(), one.port);
+    let (of, approve) = match answer {
+        Answer::Once => (waiting, Some(ApprovalTerm::Once)),
+        Answer::Run | Answer::Project => (every, Some(ApprovalTerm::Always)),
+        Answer::No | Answer::Quiet => (every, None),
+    };
+    AskDecision { of, approve }
+}
+
+/// The line about an answer that was carried out. `kept`: the file that has the rule for later runs, or why none has it.
+fn told(what: &str, answer: Answer, kept: Option<Result<PathBuf, String>>) -> String {
+    match (answer, kept) {
+        (Answer::Once, _) => format!("{what} is allowed once"),
+        (Answer::No | Answer::Quiet, _) => format!("{what} is denied in this run"),
+        (Answer::Project, Some(Ok(file))) => {
+            format!("{what} is allowed; {file:?} has it for this project's runs")
+        }
+        (Answer::Project, Some(Err(why))) => format!(
+            "{what} is allowed while this run lasts, and not in others: {}",
+            escape(&why)
+        ),
+        (Answer::Run, _) | (Answer::Project, None) => {
+            format!("{what} is allowed while this run lasts")
         }
     }
 }
@@ -337,4 +347,65 @@ enum WaitResult {
     Keys,
     Others,
     Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> WaitingConnection {
+        WaitingConnection {
+            id: 7,
+            host: "api.example.com".parse().unwrap(),
+            port: 443,
+            waited: 1,
+            left: 59,
+            client_port: None,
+            program: None,
+        }
+    }
+
+    #[test]
+    fn an_answer_decides_about_one_connection_or_about_all_to_its_host_and_port() {
+        let one = AskDecisionTarget::Waiting(7);
+        let every = AskDecisionTarget::Endpoint("api.example.com".parse().unwrap(), 443);
+        for (answer, of, approve) in [
+            (Answer::Once, &one, Some(ApprovalTerm::Once)),
+            (Answer::Run, &every, Some(ApprovalTerm::Always)),
+            (Answer::Project, &every, Some(ApprovalTerm::Always)),
+            (Answer::No, &every, None),
+            (Answer::Quiet, &every, None),
+        ] {
+            let found = decision(&waiting(), answer);
+            assert_eq!((&found.of, found.approve), (of, approve), "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn the_line_about_an_answer_says_how_long_it_holds() {
+        let told = |answer, kept| told("api.example.com:443", answer, kept);
+        for (answer, expected) in [
+            (Answer::Once, "api.example.com:443 is allowed once"),
+            (
+                Answer::Run,
+                "api.example.com:443 is allowed while this run lasts",
+            ),
+            (Answer::No, "api.example.com:443 is denied in this run"),
+            (Answer::Quiet, "api.example.com:443 is denied in this run"),
+        ] {
+            assert_eq!(told(answer, None), expected);
+        }
+        let file = Ok("/home/alice/project.toml".into());
+        assert_eq!(
+            told(Answer::Project, Some(file)),
+            "api.example.com:443 is allowed; \"/home/alice/project.toml\" has it for this project's runs"
+        );
+        // What a file's reader found can have what a sandbox wrote.
+        let why = Err("read \u{1b}[2J".to_owned());
+        let line = told(Answer::Project, Some(why));
+        assert!(line.starts_with(
+            "api.example.com:443 is allowed while this run lasts, and not in others: read "
+        ));
+        assert!(!line.contains('\u{1b}'), "{line}");
+    }
 }
