@@ -68,18 +68,26 @@ impl EnvironmentProxy {
 
 /// Says in one line through which proxy hosts are reached, or why not.
 pub fn tell(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
-    if wanted.quiet || resolved.policy.network.mode != NetworkMode::Allowlist {
-        return;
+    let line = line(&wanted.proxy, resolved).filter(|_| !wanted.quiet);
+    if let Some(line) = line {
+        crate::log::complain(&format!("agentbox: {line}"));
+    }
+}
+
+/// The line; `None` if no variable has a say.
+fn line(proxy: &EnvironmentProxy, resolved: &ResolvedPolicy) -> Option<String> {
+    if resolved.policy.network.mode != NetworkMode::Allowlist {
+        return None;
     }
     let of_user = resolved.upstream.as_ref();
     let of_user = of_user.filter(|upstream| upstream.source != UpstreamSource::Node);
-    let line = match (&wanted.proxy, of_user, &resolved.upstream) {
+    Some(match (proxy, of_user, &resolved.upstream) {
         (EnvironmentProxy::Named(proxy), Some(upstream), _) => format!(
             "hosts are reached through the proxy {upstream} ({})",
             proxy.variable
         ),
         // The node's own, whatever the variable says.
-        (EnvironmentProxy::Unset, _, _) | (_, _, Some(_)) => return,
+        (EnvironmentProxy::Unset, _, _) | (_, _, Some(_)) => return None,
         (EnvironmentProxy::Named(proxy), None, None) => format!(
             "{} is not used, and hosts are dialled directly: the node's file does not permit it (upstream-from-user)",
             proxy.variable
@@ -88,8 +96,7 @@ pub fn tell(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
             "{} is not used, and hosts are dialled directly: {why}",
             PROXY_VARIABLES[1]
         ),
-    };
-    crate::log::complain(&format!("agentbox: {line}"));
+    })
 }
 
 /// Why a variable may come from a file that a sandbox writes; `None` if no such file names it.
@@ -181,6 +188,72 @@ fn names_it(file: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::tests::sample_resolved;
+    use crate::policy::Upstream;
+
+    /// The proxy of `HTTPS_PROXY` in the user's environment.
+    fn of_user() -> UserProxy {
+        let set = |name: &str| {
+            let value = "http://alice:password@proxy.test:3128";
+            (name == PROXY_VARIABLES[1]).then(|| value.to_owned())
+        };
+        UserProxy::of(set).unwrap().unwrap()
+    }
+
+    fn told(
+        proxy: &EnvironmentProxy,
+        mode: NetworkMode,
+        upstream: Option<Upstream>,
+    ) -> Option<String> {
+        let mut resolved = sample_resolved();
+        resolved.policy.network.mode = mode;
+        resolved.upstream = upstream;
+        line(proxy, &resolved)
+    }
+
+    #[test]
+    fn the_user_is_told_of_the_proxy_that_is_used_or_why_it_is_not() {
+        let named = || EnvironmentProxy::Named(of_user());
+        let refused = || EnvironmentProxy::Refused("why".to_owned());
+        let users = || Some(of_user().upstream());
+        let nodes = || {
+            Some(Upstream {
+                source: UpstreamSource::Node,
+                ..of_user().upstream()
+            })
+        };
+        for (proxy, upstream, expected) in [
+            (
+                named(),
+                users(),
+                Some("hosts are reached through the proxy http://proxy.test:3128 (HTTPS_PROXY)"),
+            ),
+            (
+                named(),
+                None,
+                Some(
+                    "HTTPS_PROXY is not used, and hosts are dialled directly: the node's file does not permit it \
+                     (upstream-from-user)",
+                ),
+            ),
+            (
+                refused(),
+                None,
+                Some("HTTPS_PROXY is not used, and hosts are dialled directly: why"),
+            ),
+            // The node's own is used, whatever the variable says.
+            (named(), nodes(), None),
+            (refused(), nodes(), None),
+            (EnvironmentProxy::Unset, nodes(), None),
+            (EnvironmentProxy::Unset, None, None),
+        ] {
+            let told = |mode| told(&proxy, mode, upstream.clone());
+            assert_eq!(told(NetworkMode::Allowlist).as_deref(), expected);
+            // Nothing is reached through any proxy.
+            assert_eq!(told(NetworkMode::Local), None);
+            assert_eq!(told(NetworkMode::None), None);
+        }
+    }
 
     #[test]
     fn files_of_variables_are_known_by_their_names() {
