@@ -103,3 +103,97 @@ pub fn may_be_of_the_image(annotations: &Annotations) -> bool {
 pub fn is_cri_dockerds(name: &str) -> bool {
     name.starts_with(CRI_DOCKERD)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(keys: &[&str]) -> Annotations {
+        let pairs = keys.iter().map(|key| ((*key).to_owned(), String::new()));
+        pairs.collect()
+    }
+
+    #[test]
+    fn crio_is_known_by_a_key_that_podman_never_writes() {
+        assert!(is_crio(&of(&["io.kubernetes.cri-o.Name"])));
+        // As podman 4.3 writes them.
+        let podmans = [
+            "io.container.manager",
+            "io.kubernetes.cri-o.ContainerType",
+            "io.kubernetes.cri-o.Created",
+            "io.kubernetes.cri-o.SandboxID",
+            "io.kubernetes.cri-o.TTY",
+        ];
+        assert!(!is_crio(&of(&podmans)));
+        let both = [&podmans[..], &["io.kubernetes.cri-o.LogPath"]].concat();
+        assert!(is_crio(&of(&both)));
+        // An image can claim podman's keys, and cannot remove CRI-O's; others are neither's.
+        for none in [
+            &[][..],
+            &["io.kubernetes.container.name"],
+            &["io.kubernetes.cri.container-type"],
+            &["io.kubernetes.cri-oX"],
+        ] {
+            assert!(!is_crio(&of(none)), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn annotations_of_podman_and_crio_may_be_the_images() {
+        for key in [
+            MANAGER,
+            "io.podman.annotations.autoremove",
+            "io.kubernetes.cri-o.Image",
+            "io.kubernetes.cri-o.TTY",
+        ] {
+            assert!(may_be_of_the_image(&of(&["other", key])), "{key}");
+        }
+        // Docker's and containerd's are the caller's alone, whatever the caller writes.
+        for keys in [
+            &[][..],
+            &["dev.agentbox.policy"],
+            &["io.kubernetes.cri.container-type", NERDCTL_NAME],
+            &["io.container.manager.other"],
+        ] {
+            assert!(!may_be_of_the_image(&of(keys)), "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn a_role_and_a_sandbox_are_looked_up_under_containerds_keys_first() {
+        let pairs = |all: &[(&str, &str)]| -> Annotations {
+            let all = all.iter();
+            all.map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        let containerds = [
+            ("io.kubernetes.cri.container-type", "sandbox"),
+            ("io.kubernetes.cri.sandbox-id", "a"),
+        ];
+        let crios = [
+            ("io.kubernetes.cri-o.ContainerType", "container"),
+            ("io.kubernetes.cri-o.SandboxID", "b"),
+        ];
+        for (all, role, sandbox) in [
+            (pairs(&containerds), Some(SANDBOX), Some("a")),
+            (pairs(&crios), Some("container"), Some("b")),
+            (
+                pairs(&[containerds, crios].concat()),
+                Some(SANDBOX),
+                Some("a"),
+            ),
+            (pairs(&[]), None, None),
+        ] {
+            assert_eq!(pod_role(|key| all.get(key)), role);
+            assert_eq!(sandbox_id(|key| all.get(key)), sandbox);
+        }
+    }
+
+    #[test]
+    fn a_name_of_cri_dockerd_begins_with_its_letters() {
+        assert!(is_cri_dockerds("k8s_POD_web-0_default_uid_0"));
+        for other in ["", "web", "/k8s_POD", "k8s-web", "my_k8s_"] {
+            assert!(!is_cri_dockerds(other), "{other}");
+        }
+    }
+}

@@ -163,3 +163,199 @@ pub fn is_image_volume(sandbox: &str, path: &Path) -> bool {
         parts.next().is_some_and(|id| id == sandbox) && parts.next().is_some()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str = "0a1b2c3d-0000-4000-8000-0123456789ab";
+
+    fn path(below: &str) -> PathBuf {
+        Path::new(KUBELETS[0]).join(POD).join(below)
+    }
+
+    #[test]
+    fn a_path_of_this_pod_is_in_a_volume_at_a_sub_path_or_a_message() {
+        let place = |below: &str| match pod_path(POD, &path(below))? {
+            PodPath::In { plugin, name } => Some(format!("in {plugin} {name}")),
+            PodPath::SubPath(name) => Some(format!("sub path {name}")),
+            PodPath::Message => Some("message".to_owned()),
+        };
+        for (below, expected) in [
+            (
+                "volumes/kubernetes.io~secret/keys",
+                Some("in kubernetes.io~secret keys"),
+            ),
+            (
+                "volumes/kubernetes.io~empty-dir/tmp/a/b",
+                Some("in kubernetes.io~empty-dir tmp"),
+            ),
+            ("volume-subpaths/data/main/0", Some("sub path data")),
+            ("volume-subpaths/data/main/0/below", Some("sub path data")),
+            ("containers/main/0a1b2c", Some("message")),
+            ("containers/main/0a1b2x", None),
+            ("containers/main/0a1b2c/below", None),
+            ("volumes", None),
+            ("volumes/kubernetes.io~secret", None),
+            ("volume-subpaths/data/main", None),
+            ("etc-hosts", None),
+            ("", None),
+        ] {
+            assert_eq!(place(below).as_deref(), expected, "{below}");
+        }
+    }
+
+    #[test]
+    fn a_path_of_another_pod_or_of_no_kubelet_is_not_of_this_one() {
+        let volume = "volumes/kubernetes.io~secret/keys";
+        for kubelet in KUBELETS {
+            let own = Path::new(kubelet).join(POD).join(volume);
+            assert!(pod_path(POD, &own).is_some() && is_pods(&own), "{own:?}");
+            assert!(pod_path("other", &own).is_none());
+            assert!(!is_pods(Path::new(kubelet)));
+        }
+        for other in ["/srv/kubelet/pods", "/var/lib/kubelet", "/"] {
+            let imitated = Path::new(other).join(POD).join(volume);
+            assert!(pod_path(POD, &imitated).is_none(), "{imitated:?}");
+            assert!(!is_pods(&imitated), "{imitated:?}");
+        }
+    }
+
+    #[test]
+    fn the_directories_above_a_volume_are_the_kubelets_own() {
+        let all = |below: &str| -> Vec<PathBuf> {
+            let path = path(below);
+            let all = kubelets_directories(&path).into_iter();
+            all.map(Path::to_owned).collect()
+        };
+        let pod = path("");
+        let pods = PathBuf::from(KUBELETS[0]);
+        let own = |below: [&str; 2]| {
+            let [first, second] = below.map(path);
+            vec![first, second, path(""), pods.clone()]
+        };
+        let volumes = own(["volumes/kubernetes.io~secret", "volumes"]);
+        assert_eq!(all("volumes/kubernetes.io~secret/keys"), volumes);
+        // However deep in the volume, whose directories are its author's.
+        assert_eq!(all("volumes/kubernetes.io~secret/keys/a/b"), volumes);
+        assert_eq!(
+            all("containers/main/0a1b"),
+            own(["containers/main", "containers"])
+        );
+        assert_eq!(all("etc-hosts"), [pod, pods.clone()]);
+        for none in ["", "volumes", "volumes/plugin", "plugins/a/b/c"] {
+            assert_eq!(all(none), Vec::<PathBuf>::new(), "{none}");
+        }
+        assert!(kubelets_directories(Path::new("/srv/volumes/a/b/c")).is_empty());
+    }
+
+    #[test]
+    fn a_token_volume_is_the_one_that_kubernetes_adds() {
+        for (below, expected) in [
+            (
+                "volumes/kubernetes.io~projected/kube-api-access-2b4dz",
+                true,
+            ),
+            (
+                "volumes/kubernetes.io~projected/kube-api-access-2b4dz/token",
+                true,
+            ),
+            ("volumes/kubernetes.io~secret/default-token-x7z9q", true),
+            (
+                "volumes/kubernetes.io~secret/my-token-app-token-x7z9q",
+                true,
+            ),
+            // An author's own: another name, plugin or ending.
+            (
+                "volumes/kubernetes.io~projected/kube-api-access-token",
+                false,
+            ),
+            (
+                "volumes/kubernetes.io~projected/kube-api-access-2b4d",
+                false,
+            ),
+            (
+                "volumes/kubernetes.io~projected/kube-api-access-2b4da",
+                false,
+            ),
+            ("volumes/kubernetes.io~secret/kube-api-access-2b4dz", false),
+            ("volumes/kubernetes.io~projected/default-token-x7z9q", false),
+            ("volumes/kubernetes.io~secret/default-token-first", false),
+            (
+                "volumes/kubernetes.io~empty-dir/kube-api-access-2b4dz",
+                false,
+            ),
+            ("volume-subpaths/kube-api-access-2b4dz/main/0", false),
+        ] {
+            assert_eq!(is_token_volume(&path(below)), expected, "{below}");
+        }
+        let imitated = "/srv/volumes/kubernetes.io~projected/kube-api-access-2b4dz";
+        assert!(!is_token_volume(Path::new(imitated)));
+    }
+
+    #[test]
+    fn a_volume_with_a_secret_is_known_by_its_plugin() {
+        for plugin in [SECRET, PROJECTED] {
+            let name = format!("volumes/{plugin}/any");
+            assert!(is_secret(&path(&name)), "{name}");
+        }
+        for plugin in [CONFIG, DOWNWARD, SCRATCHES] {
+            let name = format!("volumes/{plugin}/any");
+            assert!(!is_secret(&path(&name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_pods_uid_is_read_from_a_cgroup_of_either_driver() {
+        let uid = Some(POD);
+        let slice = POD.replace('-', "_");
+        for (cgroup, expected) in [
+            (format!("/kubepods/burstable/pod{POD}/c1"), uid),
+            (format!("/kubepods/pod{POD}/c1"), uid),
+            (
+                format!("kubepods-burstable-pod{slice}.slice:cri-containerd:c1"),
+                uid,
+            ),
+            (
+                format!(
+                    "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{slice}.slice/c1"
+                ),
+                uid,
+            ),
+            // A cgroup that a caller of another engine named.
+            (format!("/docker/pod{POD}"), None),
+            (format!("/pod{POD}/kubepods"), None),
+            ("/kubepods/burstable".to_owned(), None),
+            ("/kubepods/podx".to_owned(), None),
+            ("/kubepods/pod../../../etc".to_owned(), None),
+            (format!("system.slice:docker:kubepods-pod{slice}"), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(pod_uid(&cgroup).as_deref(), expected, "{cgroup}");
+        }
+    }
+
+    #[test]
+    fn an_image_volume_is_below_the_directory_of_this_sandbox() {
+        for images in IMAGES {
+            let path = |below: &str| Path::new(images).join(below);
+            for inside in ["s1/image", "s1/image/a/b"] {
+                assert!(is_image_volume("s1", &path(inside)), "{inside}");
+            }
+            for outside in ["", "s1", "s2/image", "s11/image", "image/s1"] {
+                assert!(!is_image_volume("s1", &path(outside)), "{outside}");
+            }
+        }
+        assert!(!is_image_volume(
+            "s1",
+            Path::new("/srv/image-volumes/s1/image")
+        ));
+    }
+
+    #[test]
+    fn a_plugins_volumes_are_looked_for_below_every_kubelet() {
+        let found: Vec<_> = volumes(POD, SECRET).collect();
+        let expected = KUBELETS.map(|pods| Path::new(pods).join(POD).join("volumes").join(SECRET));
+        assert_eq!(found, expected);
+    }
+}

@@ -265,3 +265,310 @@ pub struct EngineFiles {
     /// The file that the engine would mount over /etc/hosts.
     pub hosts: Option<PathBuf>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// A path with [`ID`] in the place of `ID`.
+    fn path(text: &str) -> PathBuf {
+        text.replace("ID", ID).into()
+    }
+
+    #[test]
+    fn a_containers_id_has_64_hexadecimal_digits() {
+        assert!(is_id(ID));
+        for other in [
+            "",
+            "web",
+            &ID[1..],
+            &format!("{ID}0"),
+            &ID.replace('0', "g"),
+        ] {
+            assert!(!is_id(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn podmans_secrets_are_the_directory_of_a_container_of_its_store() {
+        let target = Path::new("/run/secrets");
+        let store = "/var/lib/containers/storage/overlay-containers/ID/userdata/run/secrets";
+        assert!(is_podmans_secrets(target, &path(store)));
+        assert!(!is_podmans_secrets(Path::new("/run/other"), &path(store)));
+        for other in [
+            "/srv/overlay-containers/web/userdata/run/secrets",
+            "/srv/containers/ID/userdata/run/secrets",
+            "/srv/aufs-containers/ID/userdata/run/secrets",
+            "/srv/overlay-containers/ID/userdata/run/secrets/below",
+            "/srv/overlay-containers/ID/userdata/secrets",
+        ] {
+            assert!(!is_podmans_secrets(target, &path(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_volume_is_known_by_its_path_and_an_anonymous_one_by_its_id() {
+        for (volume, named, anonymous) in [
+            ("/var/lib/docker/volumes/cache/_data", true, false),
+            ("/var/lib/docker/volumes/ID/_data", false, true),
+            (
+                "/var/lib/containers/storage/volumes/cache/_data",
+                true,
+                false,
+            ),
+            // nerdctl's, and those of an engine whose data is elsewhere.
+            (
+                "/var/lib/nerdctl/1935db59/volumes/default/cache/_data",
+                false,
+                false,
+            ),
+            ("/srv/docker/volumes/cache/_data", false, false),
+            ("/srv/docker/volumes/ID/_data", false, true),
+        ] {
+            let volume = path(volume);
+            assert!(is_volume_like(&volume), "{volume:?}");
+            assert_eq!(is_named_volume(&volume), named, "{volume:?}");
+            assert_eq!(is_anonymous_volume(&volume), anonymous, "{volume:?}");
+        }
+        for other in [
+            "/var/lib/docker/volumes/cache",
+            "/var/lib/docker/volumes/cache/_data/below",
+            "/var/lib/docker/volumes/_data",
+            "/srv/cache/_data",
+        ] {
+            assert!(!is_volume_like(Path::new(other)), "{other}");
+            assert!(!is_named_volume(Path::new(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_layer_of_an_engines_store_is_known_wherever_the_store_is() {
+        for layer in [
+            "/var/lib/docker/overlay2/ID/merged",
+            "/var/lib/containers/storage/overlay/ID/merged",
+            "/srv/fuse-overlayfs/ID/merged",
+            "/var/lib/docker/rootfs/overlayfs/ID",
+            "/var/lib/docker/vfs/dir/ID",
+            "/var/lib/docker/btrfs/subvolumes/ID",
+            "/var/lib/docker/zfs/graph/ID",
+            "/var/lib/buildkit/executor/x/rootfs",
+            "/srv/storage/overlay-containers/ID/userdata/anything",
+            "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs",
+            "/run/containerd/io.containerd.runtime.v2.task/default/ID/rootfs",
+        ] {
+            assert!(is_store(&path(layer)), "{layer}");
+        }
+        for other in [
+            "/srv/overlay2/web/merged",
+            "/srv/overlay2/ID/upper",
+            "/srv/vfs/dir/web",
+            "/srv/executor/rootfs",
+            "/srv/overlay-containers/web",
+            "/srv/project",
+        ] {
+            assert!(!is_store(&path(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_of_containerd_has_a_number() {
+        let top = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs";
+        for (below, expected) in [
+            ("snapshots/7/fs", true),
+            ("snapshots/7/fs/etc", true),
+            ("snapshots/7/work", false),
+            ("snapshots/a/fs", false),
+            ("7/fs", false),
+        ] {
+            assert_eq!(
+                is_snapshot(&Path::new(top).join(below)),
+                expected,
+                "{below}"
+            );
+        }
+        assert!(!is_snapshot(Path::new("/srv/snapshots/7/fs")));
+        assert_eq!(
+            data_by_layer(&Path::new(top).join("snapshots/7/fs")),
+            Some(Path::new("/var/lib/containerd"))
+        );
+        assert_eq!(data_by_layer(Path::new("/srv/snapshots/7/fs")), None);
+    }
+
+    #[test]
+    fn the_data_of_an_engine_is_found_above_its_root_file_system() {
+        for (rootfs, podmans, expected) in [
+            ("/srv/d/overlay2/ID/merged", false, Some(DOCKER)),
+            ("/srv/d/fuse-overlayfs/ID/merged", false, Some(DOCKER)),
+            ("/srv/d/rootfs/overlayfs/ID", false, Some(DOCKER)),
+            ("/srv/d/overlay/ID/merged", false, Some(PODMAN)),
+            // Both engines use these.
+            ("/srv/d/vfs/dir/ID", false, Some(DOCKER)),
+            ("/srv/d/vfs/dir/ID", true, Some(PODMAN)),
+            ("/srv/d/btrfs/subvolumes/ID", true, Some(PODMAN)),
+            ("/srv/d/zfs/graph/ID", false, Some(DOCKER)),
+            ("/srv/d/overlay2/web/merged", false, None),
+            ("/srv/d/vfs/dir/web", true, None),
+            ("/srv/d/project/ID/merged", true, None),
+        ] {
+            let rootfs = path(rootfs);
+            let found = data_by_root(&rootfs, |data, driver| {
+                assert_eq!(data, Path::new("/srv/d"));
+                assert!(["vfs", "btrfs", "zfs"].contains(&driver), "{driver}");
+                podmans
+            });
+            let expected = expected.map(|usual| (Path::new("/srv/d"), usual));
+            assert_eq!(found, expected, "{rootfs:?}");
+        }
+    }
+
+    #[test]
+    fn a_bundle_is_podmans_or_containerds_by_its_path() {
+        for (bundle, podmans, containerds) in [
+            ("/srv/s/overlay-containers/ID/userdata", true, false),
+            ("/srv/s/aufs-containers/ID/userdata", true, false),
+            ("/srv/s/overlay-containers/ID", false, false),
+            ("/srv/s/containers/ID/userdata", false, false),
+            (
+                "/run/containerd/io.containerd.runtime.v2.task/k8s.io/ID",
+                false,
+                true,
+            ),
+            (
+                "/run/containerd/io.containerd.runtime.v1.linux/moby/ID",
+                false,
+                false,
+            ),
+        ] {
+            let bundle = path(bundle);
+            assert_eq!(is_of_podmans_store(&bundle), podmans, "{bundle:?}");
+            assert_eq!(is_containerds_bundle(&bundle), containerds, "{bundle:?}");
+        }
+        let bundle = path("/run/k3s/containerd/io.containerd.runtime.v2.task/k8s.io/ID");
+        let plugin = "/run/k3s/containerd/io.containerd.grpc.v1.cri";
+        let expected =
+            ["containers", "sandboxes"].map(|kind| Path::new(plugin).join(kind).join(ID));
+        assert_eq!(of_the_cri_plugin(&bundle), Some(expected));
+        assert_eq!(of_the_cri_plugin(Path::new("/bundle")), None);
+    }
+
+    #[test]
+    fn dockers_data_is_above_its_store_and_has_the_record_of_a_layer() {
+        let rootfs = path("/srv/docker/overlay2/ID/merged");
+        assert_eq!(docker_data(&rootfs), Some(Path::new("/srv/docker")));
+        assert_eq!(docker_data(Path::new("/srv/docker/vfs/dir/x")), None);
+        assert_eq!(
+            docker_layer_record(Path::new("/srv/docker"), "overlay2", "c1"),
+            Path::new("/srv/docker/image/overlay2/layerdb/mounts/c1/mount-id")
+        );
+    }
+
+    #[test]
+    fn a_names_file_is_of_the_container_or_pod_in_its_path() {
+        let container = Some(NamesFileOwner::Container(ID));
+        for (file, expected) in [
+            ("/var/lib/docker/containers/ID/hosts", container),
+            (
+                "/run/containerd/io.containerd.grpc.v1.cri/sandboxes/ID/hosts",
+                container,
+            ),
+            (
+                "/var/lib/nerdctl/1935db59/etchosts/default/ID/hosts",
+                container,
+            ),
+            (
+                "/var/lib/nerdctl/1935db59/containers/default/ID/hosts",
+                container,
+            ),
+            ("/srv/s/overlay-containers/ID/userdata/hosts", container),
+            (
+                "/var/lib/kubelet/pods/uid-1/etc-hosts",
+                Some(NamesFileOwner::Pod("uid-1")),
+            ),
+            // Another file of the engine's, or of somebody else.
+            ("/var/lib/docker/containers/ID/resolv.conf", None),
+            ("/srv/s/overlay-containers/ID/userdata/config.json", None),
+            ("/srv/s/aufs-containers/ID/userdata/hosts", None),
+            ("/srv/hosts", None),
+        ] {
+            let file = path(file);
+            assert_eq!(names_file_owner("hosts", &file), expected, "{file:?}");
+        }
+        let pods = path("/var/lib/kubelet/pods/uid-1/etc-hosts");
+        assert_eq!(names_file_owner("resolv.conf", &pods), None);
+        let own = path("/var/lib/docker/containers/ID/resolv.conf");
+        assert_eq!(names_file_owner("resolv.conf", &own), container);
+    }
+
+    #[test]
+    fn a_support_mount_needs_its_target_and_its_source() {
+        let docker = Some(SupportMount::File("Docker's host name file"));
+        let pod = Some(SupportMount::File("the pod's host name file"));
+        let podman = Some(SupportMount::File("podman's file"));
+        let memory = Some(SupportMount::SharedMemory(ID));
+        for (target, source, expected) in [
+            (
+                "/etc/hostname",
+                "/var/lib/docker/containers/ID/hostname",
+                docker,
+            ),
+            ("/etc/hostname", "/run/cri/sandboxes/ID/hostname", pod),
+            (
+                "/etc/hostname",
+                "/srv/s/overlay-containers/ID/userdata/hostname",
+                podman,
+            ),
+            (
+                "/run/.containerenv",
+                "/srv/s/vfs-containers/ID/userdata/.containerenv",
+                podman,
+            ),
+            (
+                "/dev/shm",
+                "/srv/s/overlay-containers/ID/userdata/shm",
+                memory,
+            ),
+            ("/dev/shm", "/run/cri/sandboxes/ID/shm", memory),
+            (
+                "/sbin/docker-init",
+                "/usr/bin/tini-static",
+                Some(SupportMount::File("Docker's init")),
+            ),
+            (
+                "/run/podman-init",
+                "/usr/libexec/podman/catatonit",
+                Some(SupportMount::File("podman's init")),
+            ),
+            (
+                "/dev/init",
+                "/usr/bin/catatonit",
+                Some(SupportMount::File("podman's init")),
+            ),
+            // Another target, another file, and a name that is no id.
+            ("/etc/hosts", "/var/lib/docker/containers/ID/hosts", None),
+            ("/etc/hostname", "/var/lib/docker/containers/ID/hosts", None),
+            (
+                "/etc/hostname",
+                "/var/lib/docker/containers/web/hostname",
+                None,
+            ),
+            (
+                "/etc/hostname",
+                "/srv/s/aufs-containers/ID/userdata/hostname",
+                None,
+            ),
+            ("/dev/shm", "/srv/shm", None),
+            ("/dev/shm/below", "/run/cri/sandboxes/ID/shm", None),
+            ("/sbin/docker-init", "/usr/bin/sh", None),
+            ("/sbin/init", "/usr/bin/tini", None),
+        ] {
+            let source = path(source);
+            assert_eq!(
+                support_mount(target, &source),
+                expected,
+                "{target} {source:?}"
+            );
+        }
+    }
+}

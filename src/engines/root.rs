@@ -48,3 +48,58 @@ pub fn engine(root: &Path, annotations: &Annotations) -> String {
         _ => root.display().to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cri_engine_is_known_by_its_root_alone() {
+        for (root, expected) in [
+            ("/run/containerd/runc/k8s.io", Some(Cri::Containerd)),
+            ("/run/k3s/containerd/runc/k8s.io", Some(Cri::Containerd)),
+            ("/run/agentbox/cri-o", Some(Cri::Crio)),
+            // Other namespaces of containerd are nerdctl's and Docker's.
+            ("/run/containerd/runc/default", None),
+            ("/run/containerd/runc/moby", None),
+            ("/run/docker/runtime-runc/moby", None),
+            ("/run/containerd/runc/k8s.io/below", None),
+            ("/run/runc/k8s.io", None),
+            ("/run/cri-o/below", None),
+            ("/run/my-cri-o", None),
+            (DEFAULT_ROOT, None),
+            ("", None),
+        ] {
+            assert_eq!(cri_of(Path::new(root)), expected, "{root}");
+        }
+    }
+
+    #[test]
+    fn the_root_names_the_engine_before_any_annotation() {
+        let of = |pairs: &[(&str, &str)]| -> Annotations {
+            let all = pairs.iter();
+            all.map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
+                .collect()
+        };
+        let (none, podman, crio) = (
+            of(&[]),
+            of(&[(MANAGER, "libpod")]),
+            of(&[(MANAGER, "cri-o")]),
+        );
+        let typed = of(&[(CRIO.container_type, "sandbox")]);
+        let unknown = of(&[(MANAGER, "somebody")]);
+        for (root, annotations, expected) in [
+            ("/run/docker/runtime-agentbox/moby", &podman, "docker"),
+            ("/run/containerd/runc/k8s.io", &crio, "containerd k8s.io"),
+            ("/run/containerd/runc/default", &none, "containerd default"),
+            (DEFAULT_ROOT, &podman, "podman"),
+            (DEFAULT_ROOT, &crio, "cri-o"),
+            (DEFAULT_ROOT, &typed, "cri-o"),
+            (DEFAULT_ROOT, &none, "agentbox"),
+            (DEFAULT_ROOT, &unknown, "agentbox"),
+            ("/run/other/moby", &none, "/run/other/moby"),
+        ] {
+            assert_eq!(engine(Path::new(root), annotations), expected, "{root}");
+        }
+    }
+}
