@@ -143,3 +143,160 @@ pub fn judged(meta: &std::fs::Metadata) -> Option<SourceIdentity> {
         kind,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::rules::LandlockAccess;
+    use super::*;
+    use crate::plan::tests::sample;
+    use crate::plan::{BindAccess, BindMount, MappedIds, MountKind, MountReason};
+    use crate::plan::{PlannedMount, ProgramMode};
+
+    /// A home with secrets that is read, and a workspace with one that is written.
+    struct Node(PathBuf);
+
+    impl Node {
+        fn new() -> Self {
+            let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+            let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
+            for directory in ["home/.ssh", "home/.config/app", "home2", "work"] {
+                fs::create_dir_all(base.join(directory)).unwrap();
+            }
+            for file in [
+                "home/.ssh/id",
+                "home/.config/token",
+                "home/notes",
+                "work/.netrc",
+            ] {
+                fs::write(base.join(file), "").unwrap();
+            }
+            symlink(".ssh", base.join("home/link")).unwrap();
+            nix::unistd::mkfifo(&base.join("home/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            Self(base)
+        }
+
+        /// A plan that shows these directories with this access, and hides these paths.
+        fn plan(&self, shown: &[(&str, BindAccess)], hidden: &[&str]) -> Plan {
+            let mut plan = sample();
+            let mounts = shown.iter().map(|(name, access)| {
+                let source = self.0.join(name);
+                PlannedMount {
+                    destination: source.clone(),
+                    kind: MountKind::Bind(BindMount {
+                        judged: judged(&fs::metadata(&source).unwrap()).unwrap(),
+                        source,
+                        access: *access,
+                        programs: ProgramMode::Run,
+                        ids: MappedIds::Node,
+                    }),
+                    why: MountReason::Other,
+                }
+            });
+            plan.filesystem.mounts = mounts.collect();
+            plan.filesystem.masked = hidden.iter().map(|name| self.0.join(name)).collect();
+            plan
+        }
+
+        /// The rules of a plan for paths here: their names, and whether they are for a part.
+        fn rules(&self, plan: &Plan) -> Vec<(String, bool)> {
+            let all = rules(plan, &[], &[], &RealPaths::default()).unwrap();
+            let own = all.iter().filter(|rule| rule.judged.is_some());
+            let own = own.map(|rule| {
+                let found = fs::symlink_metadata(&rule.path).unwrap();
+                assert_eq!(rule.judged, judged(&found), "{:?}", rule.path);
+                let name = rule.path.strip_prefix(&self.0).unwrap();
+                (name.display().to_string(), rule.part)
+            });
+            let mut own: Vec<_> = own.collect();
+            own.sort();
+            own
+        }
+    }
+
+    impl Drop for Node {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn parts(names: &[&str]) -> Vec<(String, bool)> {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), true))
+            .collect()
+    }
+
+    fn whole(names: &[&str]) -> Vec<(String, bool)> {
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), false))
+            .collect()
+    }
+
+    #[test]
+    fn a_read_directory_with_hidden_entries_has_rules_for_its_other_entries_alone() {
+        let node = Node::new();
+        let home = [("home", BindAccess::ReadOnly)];
+        let of = |hidden: &[&str]| node.rules(&node.plan(&home, hidden));
+        assert_eq!(of(&[]), whole(&["home"]));
+        // Neither the link nor the pipe: what a link leads to has a rule or none.
+        assert_eq!(
+            of(&["home/.ssh", "home/.config/token"]),
+            parts(&["home/.config/app", "home/notes"])
+        );
+        assert_eq!(of(&["home/.ssh"]), parts(&["home/.config", "home/notes"]));
+        assert_eq!(
+            of(&["home/.ssh/id"]),
+            parts(&["home/.config", "home/notes"])
+        );
+        // The directory itself, or one that it is in.
+        assert_eq!(of(&["home"]), []);
+        assert_eq!(of(&["", "home/notes"]), []);
+        // Another name that begins like it, and one that is not there.
+        assert_eq!(of(&["home2", "home/missing"]), whole(&["home"]));
+        // A link is hidden with what it leads to.
+        assert_eq!(of(&["home/link"]), parts(&["home/.config", "home/notes"]));
+    }
+
+    #[test]
+    fn the_rules_for_parts_grant_what_the_rule_for_the_directory_would() {
+        let node = Node::new();
+        let plan = node.plan(&[("home", BindAccess::ReadOnly)], &["home/.ssh"]);
+        let all = rules(&plan, &[], &[], &RealPaths::default()).unwrap();
+        let parts: Vec<_> = all.iter().filter(|rule| rule.part).collect();
+        assert_eq!(parts.len(), 2);
+        for rule in parts {
+            assert_eq!(rule.access, LandlockAccess::ReadExecute, "{:?}", rule.path);
+        }
+    }
+
+    #[test]
+    fn a_written_directory_with_hidden_entries_is_not_split_and_refused() {
+        let node = Node::new();
+        let shown = [
+            ("home", BindAccess::ReadOnly),
+            ("work", BindAccess::ReadWrite),
+        ];
+        for (hidden, found, refused) in [
+            (&["home/.ssh"][..], false, false),
+            (&["work/.netrc"], true, true),
+            // One that is not there is refused by its name when it is made.
+            (&["work/missing"], true, false),
+        ] {
+            let plan = node.plan(&shown, hidden);
+            let names = node.rules(&plan);
+            assert!(names.contains(&("work".to_owned(), false)), "{names:?}");
+            assert_eq!(names.contains(&("home".to_owned(), false)), found);
+            let real = RealPaths::default();
+            let all = rules(&plan, &[], &[], &real).unwrap();
+            let checked = check(&plan, &all, &real);
+            assert_eq!(checked.is_err(), refused, "{hidden:?}");
+            if let Err(why) = checked {
+                assert!(why.to_string().contains("work/.netrc"), "{why}");
+            }
+        }
+    }
+}
