@@ -209,3 +209,42 @@ pub fn make_mount_points(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::SourceIdentity;
+
+    #[test]
+    fn a_bind_mount_has_the_restrictions_of_its_plan_and_never_a_privilege() {
+        use BindAccess::{Private, ReadOnly, ReadWrite};
+        let plain = Bits::NO_PRIVILEGE;
+        let (read_only, no_program) = (plain.and(Bits::READ_ONLY), plain.and(Bits::NO_PROGRAM));
+        for (access, programs, expected) in [
+            (ReadOnly, ProgramMode::Run, read_only),
+            (
+                ReadOnly,
+                ProgramMode::Refused,
+                read_only.and(Bits::NO_PROGRAM),
+            ),
+            (ReadWrite, ProgramMode::Run, plain),
+            (ReadWrite, ProgramMode::Refused, no_program),
+            // Written through an overlay, which needs a source without `ro`.
+            (Private, ProgramMode::Run, plain),
+            (Private, ProgramMode::Refused, no_program),
+        ] {
+            let bind = BindMount {
+                source: "/srv/data".into(),
+                judged: SourceIdentity {
+                    dev: 1,
+                    ino: 2,
+                    kind: FileKind::Directory,
+                },
+                access,
+                programs,
+                ids: MappedIds::Node,
+            };
+            assert_eq!(attributes(&bind), expected, "{access:?} {programs:?}");
+        }
+    }
+}

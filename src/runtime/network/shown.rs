@@ -83,3 +83,32 @@ pub fn open(
         .map_err(RuntimeError::io(format!("open {file:?}")))?;
     Ok(Some((shows, opened)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::SharedNetwork;
+    use crate::plan::tests::sample;
+
+    #[test]
+    fn a_container_reads_its_own_denials_and_in_anothers_network_only_those_of_calls() {
+        let mut plan = sample();
+        for (denied, is_shared, expected) in [
+            (true, false, Some(ReportedDenials::All)),
+            (true, true, Some(ReportedDenials::Calls)),
+            (false, false, None),
+            (false, true, None),
+        ] {
+            plan.report.denied = denied;
+            plan.network.shared = is_shared.then(|| SharedNetwork {
+                container: "c1".to_owned(),
+                path: "/proc/7/ns/net".into(),
+                cookie: 7,
+                sidecar_pid: 7,
+                sidecar_start: 7,
+            });
+            assert_eq!(of(&plan), expected, "{denied} {is_shared}");
+            assert_eq!(is_there(&plan), denied);
+        }
+    }
+}
