@@ -17,6 +17,7 @@ use crate::plan::passwd;
 use crate::probe::has_no_access_list;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
+use crate::sys::user_namespace::Ids;
 
 /// The text of a file that the user names, no matter who wrote it.
 pub fn read(path: &Path) -> Result<String> {
@@ -94,31 +95,19 @@ fn trusted_text(file: File, path: &Path, person: &Person) -> Result<String> {
     let stat = file
         .metadata()
         .with_context(|| format!("look at {path:?}"))?;
-    let refuse = |why: String| WrapRefusal::File {
-        path: path.to_owned(),
-        why,
-    };
-    let access = Access::of(&stat);
-    if access.uid != person.uid && access.uid != 0 {
-        bail!(refuse(format!(
-            "belongs to user {}, but it decides about the walls: it must be your own file{}",
-            access.uid,
-            match unprivileged::inside() {
-                Some(_) => " (without root's rights root's files cannot be told from a stranger's)",
-                None => " or root's",
-            }
-        )));
+    let is_group_shared = |gid| !has_no_access_list(&file) || has_other_members(gid);
+    let why = Access::of(&stat).doubt(person, unprivileged::inside(), is_group_shared);
+    match why {
+        Some(why) => bail!(WrapRefusal::File {
+            path: path.to_owned(),
+            why,
+        }),
+        None => text(file, path),
     }
-    if access.is_written_by_others(&file) {
-        bail!(refuse(format!(
-            "may be written by others (mode {:o}), but it decides about the walls: chmod go-w it",
-            access.mode & 0o7777
-        )));
-    }
-    text(file, path)
 }
 
 /// Who may write a file, by the node's numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Access {
     uid: u32,
     gid: u32,
@@ -126,39 +115,70 @@ struct Access {
 }
 
 impl Access {
-    /// In the user namespace of a user without root's rights, the user's own ids are 0. All others appear as the
-    /// overflow user, including root, so their files belong to no known user there.
     fn of(stat: &std::fs::Metadata) -> Self {
         let (uid, gid, mode) = (stat.uid(), stat.gid(), stat.mode());
-        match unprivileged::inside() {
-            Some(ids) => Self {
-                uid: if uid == 0 { ids.uid } else { uid },
-                gid: if gid == 0 { ids.gid } else { gid },
-                mode,
-            },
-            None => Self { uid, gid, mode },
+        Self { uid, gid, mode }.seen_from(unprivileged::inside())
+    }
+
+    /// In the user namespace of a user without root's rights, the user's own ids are 0. All others appear as the
+    /// overflow user, including root, so their files belong to no known user there.
+    fn seen_from(self, inside: Option<Ids>) -> Self {
+        let Some(ids) = inside else {
+            return self;
+        };
+        let Self { uid, gid, mode } = self;
+        Self {
+            uid: if uid == 0 { ids.uid } else { uid },
+            gid: if gid == 0 { ids.gid } else { gid },
+            mode,
         }
     }
 
-    /// A group counts as the owner if it has no other member. Many systems set users up so: the group's number is the
-    /// user's, group(5) lists no member, and passwd(5) no other user of it. Members in a directory service are not known,
-    /// and with an access list the group's bits are those of all whom it names.
-    fn is_written_by_others(&self, file: &File) -> bool {
-        if self.mode & 0o022 == 0 {
-            return false;
+    /// Why others than the user and root may have written a file that decides about the walls; `None` if none has.
+    fn doubt(
+        self,
+        person: &Person,
+        inside: Option<Ids>,
+        is_group_shared: impl FnOnce(u32) -> bool,
+    ) -> Option<String> {
+        if self.uid != person.uid && self.uid != 0 {
+            return Some(format!(
+                "belongs to user {}, but it decides about the walls: it must be your own file{}",
+                self.uid,
+                match inside {
+                    Some(_) =>
+                        " (without root's rights root's files cannot be told from a stranger's)",
+                    None => " or root's",
+                }
+            ));
         }
-        if self.mode & 0o002 != 0 || self.gid != self.uid || !has_no_access_list(file) {
-            return true;
-        }
-        let is_one = |path: &str, is_one: fn(&str, u32) -> bool| {
-            let text = std::fs::read(path);
-            text.is_ok_and(|text| is_one(&String::from_utf8_lossy(&text), self.gid))
-        };
-        let elsewhere = ["passwd", "group", "initgroups"];
-        elsewhere.into_iter().any(accounts::has_directory)
-            || !is_one("/etc/group", is_without_members)
-            || !is_one("/etc/passwd", is_of_one_user)
+        self.is_written_by_others(is_group_shared).then(|| {
+            format!(
+                "may be written by others (mode {:o}), but it decides about the walls: chmod go-w it",
+                self.mode & 0o7777
+            )
+        })
     }
+
+    /// A group counts as the owner if its number is the owner's and nobody else is in it.
+    fn is_written_by_others(self, is_group_shared: impl FnOnce(u32) -> bool) -> bool {
+        let by_group = self.mode & 0o020 != 0;
+        self.mode & 0o002 != 0 || by_group && (self.gid != self.uid || is_group_shared(self.gid))
+    }
+}
+
+/// Whether a user's own group has another member. Many systems set users up without: the group's number is the user's,
+/// group(5) lists no member, and passwd(5) no other user of it. Members in a directory service are not known, and with an
+/// access list the group's bits are those of all whom it names.
+fn has_other_members(gid: u32) -> bool {
+    let is_one = |path: &str, is_one: fn(&str, u32) -> bool| {
+        let text = std::fs::read(path);
+        text.is_ok_and(|text| is_one(&String::from_utf8_lossy(&text), gid))
+    };
+    let elsewhere = ["passwd", "group", "initgroups"];
+    elsewhere.into_iter().any(accounts::has_directory)
+        || !is_one("/etc/group", is_without_members)
+        || !is_one("/etc/passwd", is_of_one_user)
 }
 
 /// group(5) may have several lines of one number.
@@ -186,7 +206,117 @@ fn text(file: File, path: &Path) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
+    use crate::wrap::person::Environment;
+
+    fn person(uid: u32) -> Person {
+        Person {
+            uid,
+            gid: uid,
+            groups: Vec::new(),
+            account: None,
+            environment: Environment::Changed,
+        }
+    }
+
+    fn access(uid: u32, gid: u32, mode: u32) -> Access {
+        Access { uid, gid, mode }
+    }
+
+    #[test]
+    fn a_file_that_decides_about_the_walls_is_written_by_its_user_and_root_alone() {
+        let alice = person(1000);
+        for (uid, gid, mode, expected) in [
+            (1000, 1000, 0o100644, None),
+            (1000, 100, 0o100644, None),
+            (0, 0, 0o100644, None),
+            (1001, 1001, 0o100600, Some("belongs to user 1001")),
+            (65534, 65534, 0o100600, Some("belongs to user 65534")),
+            (
+                1000,
+                1000,
+                0o100646,
+                Some("may be written by others (mode 646)"),
+            ),
+            (0, 0, 0o100666, Some("may be written by others (mode 666)")),
+            // By a group that is not the owner's own.
+            (
+                1000,
+                100,
+                0o100664,
+                Some("may be written by others (mode 664)"),
+            ),
+            (0, 1000, 0o100664, Some("may be written by others (mode 664)")),
+        ] {
+            let why = access(uid, gid, mode).doubt(&alice, None, |_| false);
+            match (&why, expected) {
+                (Some(why), Some(expected)) => assert!(why.starts_with(expected), "{why}"),
+                (why, expected) => assert_eq!(why.as_deref(), expected, "{uid} {gid} {mode:o}"),
+            }
+        }
+        // The user's own group, if nobody else is in it.
+        for (is_shared, expected) in [(false, true), (true, false)] {
+            let why = access(1000, 1000, 0o100664).doubt(&alice, None, |gid| {
+                assert_eq!(gid, 1000);
+                is_shared
+            });
+            assert_eq!(why.is_none(), expected, "{why:?}");
+        }
+    }
+
+    #[test]
+    fn without_roots_rights_roots_file_is_a_strangers() {
+        let inside = Some(Ids {
+            uid: 1000,
+            gid: 100,
+        });
+        for (seen, expected) in [
+            // The user's own ids, and those of all others.
+            (access(0, 0, 0o644), access(1000, 100, 0o644)),
+            (access(65534, 65534, 0o644), access(65534, 65534, 0o644)),
+            (access(0, 65534, 0o664), access(1000, 65534, 0o664)),
+        ] {
+            assert_eq!(seen.seen_from(inside), expected);
+            assert_eq!(seen.seen_from(None), seen);
+        }
+        let (own, roots) = (access(1000, 100, 0o644), access(65534, 65534, 0o644));
+        assert_eq!(own.doubt(&person(1000), inside, |_| true), None);
+        let why = roots.doubt(&person(1000), inside, |_| false).unwrap();
+        assert!(
+            why.ends_with("root's files cannot be told from a stranger's)"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_private_file_is_the_users_alone_and_has_one_name() {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        let base = nix::unistd::mkdtemp(&base).unwrap();
+        let (path, second) = (base.join("secret"), base.join("second"));
+        fs::write(&path, "value").unwrap();
+        let own = person(rustix::process::geteuid().as_raw());
+        let why = |person: &Person| check_private(&fs::metadata(&path).unwrap(), person).err();
+        let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        for good in [0o600, 0o400, 0o700] {
+            mode(good);
+            assert_eq!(why(&own), None, "{good:o}");
+        }
+        for bad in [0o640, 0o620, 0o604, 0o602, 0o610] {
+            mode(bad);
+            let expected = format!("has mode {bad:o}: chmod 600 it");
+            assert_eq!(why(&own), Some(expected));
+        }
+        mode(0o600);
+        let stranger = why(&person(own.uid + 1)).unwrap();
+        assert!(stranger.ends_with("it must be your own"), "{stranger}");
+        fs::hard_link(&path, &second).unwrap();
+        let expected = "has 2 names (hard links): leave it one";
+        assert_eq!(why(&own).as_deref(), Some(expected));
+        fs::remove_dir_all(base).unwrap();
+    }
 
     #[test]
     fn a_group_of_ones_own_has_no_member() {
