@@ -175,14 +175,10 @@ impl SettingsTree<'_> {
             return;
         };
         // Without root's rights a stranger's file is shown like root's.
-        let is_roots = owner(found.uid()) == 0 && !is_unmapped(found.uid());
-        if !self.person.owns(&found) && !is_roots {
-            return self.skip(&path, "it is another user's");
-        }
-        // The user's own group is often theirs alone, and has umask 002.
-        let by_group = found.mode() & 0o020 != 0 && found.gid() != self.person.gid;
-        if by_group || found.mode() & 0o002 != 0 {
-            return self.skip(&path, "other users can write it");
+        let is_known = self.person.owns(&found) || !is_unmapped(found.uid());
+        let owner = is_known.then(|| owner(found.uid()));
+        if let Some(why) = doubt(self.person, owner, found.gid(), found.mode()) {
+            return self.skip(&path, why);
         }
         self.seen += 1;
         if self.seen > MOST_ENTRIES || self.files.len() >= MOST_FILES {
@@ -237,6 +233,17 @@ impl SettingsTree<'_> {
         self.skipped
             .push(format!("{:?} is not copied: {why}", self.top.join(path)));
     }
+}
+
+/// Why others than the user and root may have written a file or directory of settings; `None` if none has. `owner` is
+/// `None` if it is not known.
+fn doubt(person: &Person, owner: Option<u32>, gid: u32, mode: u32) -> Option<&'static str> {
+    if owner != Some(person.uid) && owner != Some(0) {
+        return Some("it is another user's");
+    }
+    // The user's own group is often theirs alone, and has umask 002.
+    let by_group = mode & 0o020 != 0 && gid != person.gid;
+    (by_group || mode & 0o002 != 0).then_some("other users can write it")
 }
 
 /// Why a directory, or a file with this content, is hidden in every mount; `None` if it is not.
@@ -374,6 +381,69 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(skipped.len(), 2, "{skipped:?}");
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    #[test]
+    fn settings_that_other_users_can_write_are_not_copied() {
+        let alice = Person {
+            uid: 1000,
+            gid: 1000,
+            ..person()
+        };
+        let (strangers, written) = (
+            Some("it is another user's"),
+            Some("other users can write it"),
+        );
+        for (owner, gid, mode, expected) in [
+            (Some(1000), 1000, 0o100644, None),
+            (Some(1000), 1000, 0o040755, None),
+            (Some(1000), 100, 0o100640, None),
+            (Some(0), 0, 0o100755, None),
+            // The user's own group.
+            (Some(1000), 1000, 0o100664, None),
+            (Some(1000), 100, 0o100664, written),
+            (Some(0), 0, 0o100664, written),
+            (Some(1000), 1000, 0o100646, written),
+            (Some(0), 0, 0o041777, written),
+            (Some(1001), 1000, 0o100600, strangers),
+            (None, 1000, 0o100600, strangers),
+        ] {
+            let found = doubt(&alice, owner, gid, mode);
+            assert_eq!(found, expected, "{owner:?} {gid} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn settings_are_bounded_in_number_and_depth_and_the_user_is_told() {
+        let (base, person) = (base(), person());
+        let deep = ["d"; DEEPEST].join("/");
+        fs::create_dir_all(base.join("deep").join(&deep)).unwrap();
+        fs::write(base.join("deep").join(&deep).join("hidden"), "").unwrap();
+        fs::write(base.join("deep/d/near"), "").unwrap();
+        for directory in ["many/a", "many/b"] {
+            fs::create_dir_all(base.join(directory)).unwrap();
+            for at in 0..MOST_FILES / 2 + 1 {
+                fs::write(base.join(directory).join(at.to_string()), "").unwrap();
+            }
+        }
+        let source = AgentSource {
+            person: &person,
+            path: base.clone(),
+        };
+        let mut skipped = Vec::new();
+        let all = source.settings(Path::new("deep"), &mut skipped);
+        assert_eq!(all.len(), 1, "{all:?}");
+        assert!(
+            matches!(&skipped[..], [one] if one.ends_with("is not copied: it is too deep")),
+            "{skipped:?}"
+        );
+        skipped.clear();
+        let all = source.settings(Path::new("many"), &mut skipped);
+        assert_eq!(all.len(), MOST_FILES);
+        assert_eq!(skipped.len(), 2, "{skipped:?}");
+        let too_much = |why: &String| why.ends_with("is not copied: there is too much");
+        assert!(skipped.iter().all(too_much), "{skipped:?}");
         fs::remove_dir_all(base).unwrap();
     }
 
