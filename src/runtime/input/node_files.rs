@@ -31,17 +31,21 @@ pub fn config(global: &GlobalOptions) -> &Path {
 /// Refuses `--config` of a caller without root's rights if the node has its own file: that file holds for every user,
 /// and the option would replace it.
 pub fn check_caller(global: &GlobalOptions) -> Result<(), RuntimeError> {
-    let node = Path::new(CONFIG);
-    match &global.config {
-        Some(named) if named != node && !is_absent(node) && unprivileged::uid() != 0 => {
-            Err(RuntimeError::Input {
-                path: named.clone(),
-                why: format!(
-                    "--config is root's where the node has {CONFIG}, which holds for every user: leave --config out, and write \
-                     settings of your own to ~/.config/agentbox/config.toml"
-                ),
-            })
-        }
+    let named = global.config.as_deref();
+    check_config(unprivileged::uid(), named, Path::new(CONFIG))
+}
+
+/// The same for this caller and this option, where the node's file would be at this path.
+fn check_config(uid: u32, named: Option<&Path>, node: &Path) -> Result<(), RuntimeError> {
+    match named {
+        Some(named) if named != node && !is_absent(node) && uid != 0 => Err(RuntimeError::Input {
+            path: named.to_owned(),
+            why: format!(
+                "--config is root's where the node has {}, which holds for every user: leave --config out, and write \
+                     settings of your own to ~/.config/agentbox/config.toml",
+                node.display()
+            ),
+        }),
         Some(_) | None => Ok(()),
     }
 }
@@ -400,6 +404,37 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
+
+    #[test]
+    fn a_user_without_roots_rights_does_not_replace_the_nodes_file() {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        let base = nix::unistd::mkdtemp(&base).unwrap();
+        let (node, own) = (base.join("config.toml"), base.join("own.toml"));
+        let check = |uid, named: Option<&Path>| check_config(uid, named, &node);
+        // Where the node has none, nothing is replaced.
+        for uid in [0, 1000] {
+            assert!(check(uid, Some(&own)).is_ok() && check(uid, None).is_ok());
+        }
+        // A link to nothing, too: it is the node's, and what it leads to may come back.
+        for present in ["file", "link"] {
+            match present {
+                "file" => std::fs::write(&node, "").unwrap(),
+                _ => std::os::unix::fs::symlink("missing", &node).unwrap(),
+            }
+            let why = check(1000, Some(&own)).unwrap_err().to_string();
+            let expected = format!("--config is root's where the node has {}", node.display());
+            assert!(why.contains(&expected), "{why}");
+            for allowed in [
+                check(0, Some(&own)),
+                check(1000, Some(&node)),
+                check(1000, None),
+            ] {
+                assert!(allowed.is_ok(), "{present}: {allowed:?}");
+            }
+            std::fs::remove_file(&node).unwrap();
+        }
+        std::fs::remove_dir_all(base).unwrap();
+    }
 
     #[test]
     fn files_that_the_node_names_are_hidden_and_roots_of_trust_are_not() {
