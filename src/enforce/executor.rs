@@ -298,11 +298,7 @@ impl WallExecutor {
             return error;
         }
         let mut env = process::env(spec);
-        for (key, value) in self.added_env.borrow().iter() {
-            if !env.iter().any(|e| e.starts_with(&format!("{key}="))) {
-                env.push(format!("{key}={value}"));
-            }
-        }
+        process::add_missing(&mut env, &self.added_env.borrow());
         home::resolve(&mut env, self.walls.uid(spec));
         if let Err(error) = self.raise_and_run_hooks(spec, prepared, &env) {
             return error;
@@ -379,12 +375,7 @@ impl Executor for WallExecutor {
     }
 
     fn setup_envs(&self, envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
-        // Only libcontainer's additions: the map has lost the order and the duplicates of the spec's own list.
-        let added = ["LISTEN_FDS", "LISTEN_PID"];
-        *self.added_env.borrow_mut() = envs
-            .into_iter()
-            .filter(|(k, _)| added.contains(&k.as_str()))
-            .collect();
+        *self.added_env.borrow_mut() = process::only_added(envs);
         Ok(())
     }
 

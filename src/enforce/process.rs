@@ -1,12 +1,15 @@
 //! The parts of a spec that describe the process.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use oci_spec::runtime::{PosixRlimitType, Process, Spec};
 
 use super::EnforceError;
 use crate::sys::file_size::{self, FileSizeLimit};
 use crate::sys::open_files::{self, OpenFilesLimit};
+
+/// Variables that libcontainer adds: the descriptors that the process inherits (sd_listen_fds(3)).
+const ADDED: [&str; 2] = ["LISTEN_FDS", "LISTEN_PID"];
 
 /// process
 pub fn of(spec: &Spec) -> Option<&Process> {
@@ -42,6 +45,22 @@ pub fn env(spec: &Spec) -> Vec<String> {
     // libcontainer has looked up the user's home.
     kept.retain(|e| e != "HOME=");
     kept
+}
+
+/// The variables that libcontainer has added to an environment. The map has lost the order and the duplicates of the spec's
+/// own list.
+pub fn only_added(mut env: HashMap<String, String>) -> HashMap<String, String> {
+    env.retain(|name, _| ADDED.contains(&name.as_str()));
+    env
+}
+
+/// Adds those to an environment that does not name them.
+pub fn add_missing(env: &mut Vec<String>, added: &HashMap<String, String>) {
+    for (name, value) in added {
+        if !env.iter().any(|e| e.starts_with(&format!("{name}="))) {
+            env.push(format!("{name}={value}"));
+        }
+    }
 }
 
 /// process.rlimits: the limits of descriptors.
@@ -98,5 +117,32 @@ mod tests {
         }
         let spec = spec(&[]);
         assert_eq!((uid(&spec), gid(&spec), args(&spec).len()), (7, 8, 1));
+    }
+
+    #[test]
+    fn of_libcontainers_environment_only_its_own_variables_are_added_and_none_twice() {
+        let pairs = [
+            ("LISTEN_FDS", "1"),
+            ("LISTEN_PID", "1"),
+            ("LISTEN_FDNAMES", "x"),
+            ("PATH", "/evil"),
+            ("A", "2"),
+        ];
+        let all = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let added = only_added(all.into());
+        for (given, expected) in [
+            (&["A=1"][..], &["A=1", "LISTEN_FDS=1", "LISTEN_PID=1"][..]),
+            (&["LISTEN_FDS=3"], &["LISTEN_FDS=3", "LISTEN_PID=1"]),
+            // Another name that begins like it.
+            (
+                &["LISTEN_PIDS=7"],
+                &["LISTEN_FDS=1", "LISTEN_PID=1", "LISTEN_PIDS=7"],
+            ),
+        ] {
+            let mut env: Vec<String> = given.iter().map(|one| (*one).to_owned()).collect();
+            add_missing(&mut env, &added);
+            env.sort();
+            assert_eq!(env, expected);
+        }
     }
 }
