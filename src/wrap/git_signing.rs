@@ -38,6 +38,12 @@ impl SigningSettings {
         })
     }
 
+    /// The configuration for this key, a line of a `.pub` file, if it is one and the run's relay offers it.
+    fn offered(&self, key: &str, offers: impl Fn(&[u8]) -> bool) -> Option<String> {
+        of_public_file(key).filter(|public| offers(public))?;
+        self.configuration(key)
+    }
+
     /// The configuration for this key, a line of a `.pub` file.
     fn configuration(&self, key: &str) -> Option<String> {
         let mut words = key.split_ascii_whitespace();
@@ -104,8 +110,7 @@ pub fn handed_on(
     };
     let key = settings.key.as_deref();
     let line = key.and_then(|key| public_key(key, &home));
-    let offered = line.filter(|line| of_public_file(line).is_some_and(|key| offers(&key)));
-    if let Some(text) = offered.and_then(|key| settings.configuration(&key)) {
+    if let Some(text) = line.and_then(|line| settings.offered(&line, offers)) {
         return Ok(text);
     }
     if settings.signed.is_empty() || repository::top(cwd, person).is_none() {
@@ -149,6 +154,24 @@ mod tests {
             "[gpg]\nformat = openpgp\n",
         ] {
             assert_eq!(of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn git_is_configured_only_for_a_key_that_the_relay_offers() {
+        let settings = SigningSettings {
+            key: None,
+            signed: vec!["commit", "tag"],
+        };
+        let public = of_public_file(KEY).unwrap();
+        let made = settings.offered(KEY, |key| key == public).unwrap();
+        assert!(
+            made.ends_with("[commit]\n\tgpgsign = true\n[tag]\n\tgpgsign = true\n"),
+            "{made}"
+        );
+        assert_eq!(settings.offered(KEY, |_| false), None);
+        for none in ["", "ssh-ed25519", "ssh-ed25519 AAAA", "-----BEGIN"] {
+            assert_eq!(settings.offered(none, |_| true), None, "{none}");
         }
     }
 
