@@ -103,15 +103,23 @@ fn k_3_a_sandbox_whose_network_is_gone_is_killed_and_deleted() {
 fn k_3_a_running_container_without_state_is_killed_and_deleted() {
     let node = Node::new();
     for policy in ["standard", "permissive", "unconfined"] {
-        for verb in [&["kill", "--all"][..], &["kill"]] {
-            let name = format!("lives{}", verb.len());
-            let container = Running::start(&node, &name, policy, &sleeper(&node, &[]));
+        for (name, verb) in [
+            ("all", &["kill", "--all"][..]),
+            ("lives", &["kill"]),
+            ("forced", &["kill"]),
+        ] {
+            let container = Running::start(&node, name, policy, &sleeper(&node, &[]));
             let id = container.id.as_str();
             forget(id);
             node.call(&[verb, &[id, "KILL"]].concat()).ok();
-            await_stop(&node, id);
-            node.call(&["kill", "--all", id, "KILL"]).ok();
-            node.call(&["delete", id]).ok();
+            if name == "forced" {
+                // At once, also while it still ends.
+                node.call(&["delete", "--force", id]).ok();
+            } else {
+                await_stop(&node, id);
+                node.call(&["kill", "--all", id, "KILL"]).ok();
+                node.call(&["delete", id]).ok();
+            }
             assert!(!Path::new(&format!("{}/{id}", node.root)).exists());
         }
     }

@@ -52,25 +52,6 @@ fn review_k_3_a_container_whose_cgroup_is_gone_is_killed_and_deleted() {
     }
 }
 
-#[test]
-#[ignore = "needs the rig: hack/test"]
-fn review_k_3_a_container_whose_records_are_gone_is_killed_and_deleted() {
-    let node = Node::new();
-    for policy in ["standard", "unconfined"] {
-        let container = Running::start(&node, "forgotten", policy, &sleeper(&node));
-        let index = Path::new("/run/agentbox/index");
-        for entry in std::fs::read_dir(index).unwrap().flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if name.ends_with(&format!("-{}", container.id)) {
-                std::fs::remove_dir_all(entry.path()).unwrap();
-            }
-        }
-        node.call(&["kill", &container.id, "KILL"]).ok();
-        node.call(&["delete", "--force", &container.id]).ok();
-        assert!(!Path::new(&format!("{}/{}", node.root, container.id)).exists());
-    }
-}
-
 /// A second mount of a hierarchy (a chroot's, another container's) may be read-only. It is not the one to use.
 #[test]
 #[ignore = "needs the rig: hack/test"]
