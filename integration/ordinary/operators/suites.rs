@@ -1,11 +1,10 @@
-//! Findings of other projects' suites and engines' tests (S-1, S-3, S-6, S-9).
+//! Findings of other projects' suites and engines' tests (S-1, S-6, S-9).
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::command::run_for;
-use crate::direct::{Guard, Node, program};
+use crate::direct::{Guard, Node};
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
@@ -26,25 +25,6 @@ fn s_1_lo_is_up_in_a_new_network_namespace() {
     config["process"]["user"] = json!({"uid": 1000, "gid": 1000});
     config["process"]["capabilities"] = json!({});
     assert!(is_up(unconfined("suites-lo-user", &config).ok()));
-}
-
-#[test]
-#[ignore = "needs an engine: hack/rig"]
-fn s_3_a_second_read_only_mount_of_a_hierarchy_does_not_prevent_deletion() {
-    let node = Node::new();
-    let bundle = node.bundle("suites-ro", &node.config(&["true"]));
-    let script = r#"
-        set -euo pipefail
-        first=$(awk '$3 ~ /^cgroup2?$/ { print $2; exit }' /proc/self/mounts)
-        mkdir -p "$4" && mount --bind "$first" "$4" && mount -o remount,bind,ro "$4"
-        "$1" --root "$2" --policy unconfined run --bundle "$3" suites-ro
-        [ -z "$(find "$first" -maxdepth 3 -name '*suites-ro' | head -1)" ]
-    "#;
-    let mut command = std::process::Command::new("unshare");
-    command.args(["--mount", "bash", "-c", script, "-", &program()]);
-    command.args([&node.root, &bundle, &node.scratch.path("hierarchy")]);
-    run_for(Duration::from_secs(60), &mut command).ok();
-    assert_eq!(node.leftovers("suites-ro"), [""; 0]);
 }
 
 #[test]

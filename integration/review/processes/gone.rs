@@ -52,7 +52,7 @@ fn review_k_3_a_container_whose_cgroup_is_gone_is_killed_and_deleted() {
     }
 }
 
-/// A second mount of a hierarchy (a chroot's, another container's) may be read-only. It is not the one to use.
+/// A second mount of a hierarchy (a chroot's, another container's) may be read-only. It is not the one to use (K-3, S-3).
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn k_3_a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {
@@ -69,5 +69,11 @@ fn k_3_a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {
         let mut delete = called_by(&before, &node, &["delete", "--force", &container.id]);
         run_for(Duration::from_secs(60), &mut delete).ok();
         assert!(node.leftovers(&container.id).is_empty());
+        let id = format!("{}-ended", container.id);
+        let bundle = node.bundle(&id, &node.config(&["true"]));
+        let words = ["--policy", policy, "run", "--bundle", &bundle, &id];
+        let mut run = called_by(&before, &node, &words);
+        run_for(Duration::from_secs(60), &mut run).ok();
+        assert_eq!(node.leftovers(&id), [""; 0], "{policy}");
     }
 }
