@@ -14,6 +14,8 @@ fn direct_verbs_run_ends_as_its_program_does() {
         "exit 0",
         "exit 7",
         "kill -KILL $$",
+        // As a child: signals of its own namespace do not end an init process.
+        "sh -c 'kill -KILL $$'; exit $?",
         "echo out; echo err >&2; exit 3",
     ] {
         let config = node.config(&["sh", "-c", script]);
@@ -33,6 +35,7 @@ fn direct_verbs_run_ends_as_its_program_does() {
             );
             let gone = runtime.call(&node, &["state", &id]);
             assert_ne!(gone.code, 0, "it is deleted: {gone}");
+            assert_eq!(node.leftovers(&id), [""; 0], "{script}");
             answer
         });
         same(script, answers);
