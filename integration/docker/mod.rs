@@ -40,6 +40,7 @@ pub mod secrets;
 mod secured;
 mod servers;
 mod shown;
+mod turn;
 pub mod upstream;
 mod volumes;
 mod websockets;
@@ -47,19 +48,13 @@ mod workloads;
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use crate::command::{Finished, run};
+use turn::{Room, Turn};
 
 /// Tests share the rig; the test that counts leftovers has it alone.
-static RIG: RwLock<()> = RwLock::new(());
-
-#[expect(dead_code, reason = "held, never looked at")]
-enum Turn {
-    Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
-}
+static RIG: Room = Room::new();
 
 /// The rig's engine, by its command line.
 pub struct Docker {
@@ -71,9 +66,8 @@ impl Docker {
     #[track_caller]
     pub fn connect() -> Self {
         require_rig();
-        let turn = RIG.read().unwrap_or_else(PoisonError::into_inner);
         Self {
-            _turn: Turn::Shared(turn),
+            _turn: RIG.together(),
         }
     }
 
@@ -81,10 +75,7 @@ impl Docker {
     #[track_caller]
     pub fn alone() -> Self {
         require_rig();
-        let turn = RIG.write().unwrap_or_else(PoisonError::into_inner);
-        Self {
-            _turn: Turn::Alone(turn),
-        }
+        Self { _turn: RIG.alone() }
     }
 
     /// `docker ARGUMENTS...`
