@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Agent, agentbox, arrived};
+use super::{Agent, agentbox, arrived, witness_of_own_requests};
 use crate::docker::{Docker, runtime};
 
 /// Holds a tunnel to a server that speaks first, until it is closed.
@@ -72,7 +72,8 @@ fn asking<'a>(docker: &'a Docker, seconds: &str) -> Agent<'a> {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn what_is_not_listed_waits_until_a_person_decides() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = asking(&docker, "30");
     let id = agent.id();
     // The control: listed hosts do not wait, and without asking, unlisted hosts are denied at once.
@@ -145,7 +146,8 @@ fn what_is_not_listed_waits_until_a_person_decides() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_approval_ends_when_it_says() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = asking(&docker, "2");
     let id = agent.id();
     // Without a decision it is denied, with the reason and the command to type.
@@ -204,7 +206,8 @@ fn an_approval_ends_when_it_says() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_approval_by_number_for_one_connection_lets_no_other_through() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = asking(&docker, "60");
     let id = agent.id();
     agent.curl_later("http://other.example.test/waited-longer", "/tmp/other");
@@ -294,7 +297,8 @@ fn no_person_opens_what_no_rule_may_and_no_container_floods_one() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn after_a_used_up_budget_nothing_goes_through_for_a_while() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let start = |cool_down: &str| {
         let cool_down = format!("dev.agentbox.network.cool-down={cool_down}");
         let all = [
@@ -302,27 +306,27 @@ fn after_a_used_up_budget_nothing_goes_through_for_a_while() {
             "--annotation",
             "dev.agentbox.network.allow=api.example.test:80, api.example.test:22",
             "--annotation",
-            "dev.agentbox.network.connections-per-minute=2",
+            "dev.agentbox.network.connections-per-minute=4",
             "--annotation",
             &cool_down,
         ];
         Agent::start(&docker, &all)
     };
     let url = "http://api.example.test/cool";
-    // Two are allowed, the third is one too many. A minute allows two, so after thirty seconds there is one more. The
+    // Four are allowed, the fifth is one too many. A minute allows four, so after fifteen seconds there is one more. The
     // control gets it; the other agent must still wait.
     let (control, cold) = (start("0"), start("86400"));
     for agent in [&control, &cold] {
-        for _ in 0..2 {
+        for _ in 0..4 {
             assert_eq!(agent.curl(false, &[url]).code, 0);
         }
         let over = agent.curl(false, &[url]);
         assert!(
-            over.stdout.contains("connections-per-minute allows 2"),
+            over.stdout.contains("connections-per-minute allows 4"),
             "{over}"
         );
     }
-    std::thread::sleep(Duration::from_secs(31));
+    std::thread::sleep(Duration::from_secs(16));
     assert!(control.curl(false, &[url]).stdout.contains("\"path\""));
     let paused = cold.curl(false, &[url]);
     assert!(

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Agent, agentbox, arrived};
+use super::{Agent, agentbox, arrived, witness_of_own_requests};
 use crate::docker::allowlist::witness;
 use crate::docker::secrets::{self, VALUE};
 use crate::docker::{Docker, runtime};
@@ -56,7 +56,8 @@ fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n59_a_rule_for_a_time_ends_with_its_connections_and_no_other_change_stretches_it() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = Agent::allowing(&docker, "api.example.test, api.example.test:25");
     let id = agent.id();
     let update = |options: &[&str]| agentbox(&[&["update", &id], options].concat());
@@ -168,20 +169,29 @@ fn n59_requests_by_a_rule_that_has_ended_are_refused_on_open_connections_too() {
     let agent = Agent::allowing(&docker, lasting);
     let id = agent.id();
     let ending = "GET https://api.example.test/repos/acme/ends";
-    agentbox(&["update", &id, "--network-add", ending, "--for", "15s"]).ok();
+    agentbox(&["update", &id, "--network-add", ending, "--for", "12s"]).ok();
     // One connection of a client, kept alive.
-    let program = "import http.client, time\n\
+    let program = "import http.client, os, time\n\
         c = http.client.HTTPConnection('api.example.test', 80, timeout=60)\n\
         def get(path):\n\
         \x20   c.request('GET', path); answer = c.getresponse(); return answer.status, answer.read()\n\
         print('first', get('/repos/acme/ends')[0], flush=True)\n\
-        time.sleep(20)\n\
+        while not os.path.exists('/tmp/ended'): time.sleep(0.1)\n\
         try: print('second', *get('/repos/acme/ends'), flush=True)\n\
         except Exception as e: print('second', 'cut', e, flush=True)\n\
         c.close()\n\
         print('third', *get('/repos/acme/ends'), flush=True)\n\
         print('control', get('/other/x')[0], flush=True)\n";
-    let said = agent.python(program).ok();
+    let said = std::thread::scope(|scope| {
+        let client = scope.spawn(|| agent.python(program).ok());
+        // The log has it once the rule has ended.
+        await_that("the rule has ended", || {
+            let log = agentbox(&["audit", "--format", "json", &id]).ok();
+            log.contains("\"kind\":\"expired\"")
+        });
+        agent.container.exec(&[], &["touch", "/tmp/ended"]).ok();
+        client.join().unwrap()
+    });
     assert!(said.contains("first 200"), "{said}");
     assert!(
         !said.contains("second 200") && said.contains("third 403"),
@@ -275,7 +285,8 @@ fn n59_an_expired_secret_is_put_into_no_request() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn n59_a_rule_of_a_policy_ends_with_its_connections_and_no_update_stretches_it() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let lasting = "dev.agentbox.network.allow=api.example.test:25, api.example.test";
     let ending = "dev.agentbox.network.temporary=other.example.test:80 for 40s, api.example.test:22 for 40s, \
                   files.example.test:80 until 2020-01-01T00:00:00Z";

@@ -1,7 +1,7 @@
 //! Showing a running container's network and changing it: `network`, `update --network-allow` (N11, N24 of the threat
 //! list). The control of each denial is the same request before the change.
 
-use super::{Agent, agentbox, arrived};
+use super::{Agent, agentbox, arrived, witness_of_own_requests};
 use crate::command::kill_and_wait;
 use crate::docker::node::NodeFiles;
 use crate::docker::{Docker, runtime};
@@ -29,7 +29,8 @@ const RULES: &str =
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_running_containers_network_is_shown() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = Agent::allowing(&docker, RULES);
     agent.hold();
     assert_eq!(agent.curl(true, &["http://api.example.test/"]).code, 0);
@@ -75,7 +76,8 @@ fn a_running_containers_network_is_shown() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = Agent::allowing(&docker, RULES);
     agent.hold();
     let url = "http://other.example.test/changed";
@@ -158,7 +160,8 @@ fn the_rules_of_a_running_container_are_changed_within_the_ceiling() {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn no_change_goes_beyond_the_ceiling() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let agent = Agent::allowing(&docker, RULES);
     let id = agent.id();
     let before = agent.network()["rules"].clone();
@@ -178,9 +181,9 @@ fn no_change_goes_beyond_the_ceiling() {
     let plan = &agent.record()["decided"]["plan"]["network"]["rules"];
     assert_eq!(*plan, before);
     // Plain HTTP, although the rule means TLS.
-    let plain = agent.curl(false, &["http://api.example.test:443/plain"]);
+    let plain = agent.curl(false, &["http://api.example.test:443/plain-on-443"]);
     assert!(plain.stdout.contains("plain HTTP on port 443"), "{plain}");
-    assert_eq!(arrived(&["/plain"]), 0);
+    assert_eq!(arrived(&["/plain-on-443"]), 0);
 
     let local = Agent::start(&docker, &[runtime()]);
     let free = Agent::start(&docker, &["--runtime=agentbox-unconfined"]);
@@ -206,7 +209,8 @@ fn banner(agent: &Agent<'_>, port: u16) -> String {
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn new_rules_may_name_ports_without_a_listener() {
-    let docker = Docker::alone();
+    let docker = Docker::connect();
+    let _turn = witness_of_own_requests();
     let options = [
         runtime(),
         "--annotation",

@@ -1,14 +1,15 @@
 //! Showing a running container's network, changing it, and deciding on waiting connections: `network`, `update
 //! --network-allow`, `approvals`, `approve` and `deny`, under a real Docker, with the small internet.
 //!
-//! Each test has the rig alone, so the witness sees only its traffic.
+//! Tests whose paths no other test requests share the rig and the witness: most of their time is waiting. The others have the rig
+//! alone, so the witness sees only their traffic.
 
 mod ask;
 mod ends;
 mod live;
 
 use crate::command::{Finished, run};
-use crate::docker::allowlist::{Agent, arrived};
+use crate::docker::allowlist::{Agent, arrived, witness_of_own_requests};
 use crate::docker::{Docker, runtime};
 
 fn agentbox(arguments: &[&str]) -> Finished {

@@ -4,12 +4,16 @@
 //! The internet is `integration/internet`: servers in their own network namespace, and a witness that logs everything
 //! it receives. A denial counts only if nothing arrived.
 
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::Once;
 
+use super::turn::{Room, Turn};
 use super::{Container, Docker, runtime};
 use crate::command::{Finished, run};
 
 pub const INTERNET: &str = "/srv/internet";
+
+static WITNESS: Room = Room::new();
+
 /// Rules of most tests: one name for HTTPS and HTTP, one for a server that speaks first, names with forbidden
 /// addresses.
 const ALLOW: &str = "dev.agentbox.network.allow=api.example.test, api.example.test:80, api.example.test:22, \
@@ -26,10 +30,14 @@ pub fn internet() {
     });
 }
 
-/// Locks the witness for one test at a time: another test's control would look like a hole.
-pub fn witness() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks the witness for one test: another test's control would look like a hole.
+pub fn witness() -> Turn {
+    WITNESS.alone()
+}
+
+/// Locks it together with other tests that count only requests that no other test makes.
+pub fn witness_of_own_requests() -> Turn {
+    WITNESS.together()
 }
 
 /// Counts the witness's lines that contain all of these words.

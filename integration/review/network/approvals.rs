@@ -63,7 +63,7 @@ fn n_m7_an_approval_grants_what_was_shown() {
         &[
             "network.allow=api.example.test",
             "network.on-unknown=ask",
-            "network.ask-seconds=20",
+            "network.ask-seconds=10",
         ],
     );
     let id = agent.container.inspect("{{.Id}}");
