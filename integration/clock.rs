@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::command::{Finished, run};
+use crate::command::{Finished, all_at_once, at_once, run};
 use crate::direct::{Guard, Node, Scratch, program, with_env};
 use crate::docker::{Container, Docker, runtime};
 use crate::wrap::NodeDir;
@@ -103,18 +103,21 @@ fn assert_ended_by(cause: &str, ended: &Finished, mark: &str) {
 #[ignore = "needs the rig: hack/test"]
 fn wrap_with_a_timeout_ends_with_124_and_everything_with_it() {
     let _docker = Docker::connect();
-    let scratch = Scratch::new();
-    let wrap = |options: &[&str], script: &str| wraps(&scratch, options, script);
+    let wrap = |options: &[&str], script: &str| wraps(&Scratch::new(), options, script);
     let mark = mark();
     let limited = ["--timeout", "2s", "--set", "time.grace=1s"];
-    assert_timed_out(&wrap(&limited, &stubborn(&mark)), &mark);
     // A program that obeys the signal may say what it likes: the status is the limit's.
     let obeys = "trap 'echo bye; exit 0' TERM; while :; do sleep 0.1; done";
-    let ended = wrap(&["--timeout", "2s"], obeys);
-    assert_eq!(ended.stdout, "bye\n", "{ended}");
-    assert_timed_out(&ended, &mark);
-    // The controls: no limit, a limit that is not reached, and an error.
-    assert_eq!(wrap(&[], "sleep 4; exit 7").code, 7);
+    all_at_once(&[
+        &|| assert_timed_out(&wrap(&limited, &stubborn(&mark)), &mark),
+        &|| {
+            let ended = wrap(&["--timeout", "2s"], obeys);
+            assert_eq!(ended.stdout, "bye\n", "{ended}");
+            assert_timed_out(&ended, &mark);
+        },
+        // The controls: no limit, a limit that is not reached, and an error.
+        &|| assert_eq!(wrap(&[], "sleep 4; exit 7").code, 7),
+    ]);
     assert_eq!(wrap(&["--timeout", "1h"], "exit 7").code, 7);
     let bad = wrap(&["--timeout", "1.5h"], "true");
     assert!(bad.code == 125 && bad.stderr.contains("--timeout"), "{bad}");
@@ -126,15 +129,24 @@ fn wrap_with_a_timeout_ends_with_124_and_everything_with_it() {
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_and_under_landlock_keeps_time_too() {
     let _docker = Docker::connect();
-    let person = Account::new();
-    let mark = mark();
     let limited = ["--timeout", "2s", "--set", "time.grace=1s"];
-    assert_timed_out(&person.wraps(&limited, &stubborn(&mark)), &mark);
-    assert_eq!(person.wraps(&[], "sleep 4; exit 7").code, 7);
     let landlock = ["--walls", "landlock"];
     let both = [&landlock[..], &limited].concat();
-    assert_timed_out(&person.wraps(&both, &stubborn(&mark)), &mark);
-    assert_eq!(person.wraps(&landlock, "sleep 4; exit 7").code, 7);
+    let is_limited = |options: &[&str]| {
+        let (person, mark) = (Account::new(), mark());
+        assert_timed_out(&person.wraps(options, &stubborn(&mark)), &mark);
+    };
+    let is_free = |options: &[&str]| {
+        let ended = Account::new().wraps(options, "sleep 4; exit 7");
+        assert_eq!(ended.code, 7, "{ended}");
+    };
+    all_at_once(&[
+        &|| is_limited(&limited),
+        &|| is_free(&[]),
+        &|| is_limited(&both),
+        &|| is_free(&landlock),
+    ]);
+    let person = Account::new();
     let shown = person.wraps(&[&both[..], &["--dry-run"]].concat(), "true");
     assert!(
         shown.stdout.contains("only wrap keeps the time limit"),
@@ -215,9 +227,9 @@ fn p02_docker_a_container_never_runs_without_its_timekeepers() {
 #[ignore = "needs the rig: hack/test"]
 fn docker_stopped_helpers_stretch_no_limit() {
     let docker = Docker::connect();
-    let mark = mark();
     // The first timekeeper, the second, and the sidecar after its warden.
-    for stopped in 0..3 {
+    at_once(&[0, 1, 2], |&stopped| {
+        let mark = mark();
         let (container, id) = limited(&docker, 12, &mark);
         let record = record(&id);
         let of = |name: &str| i32::try_from(record["sidecar"][name].as_i64().unwrap()).unwrap();
@@ -231,7 +243,7 @@ fn docker_stopped_helpers_stretch_no_limit() {
         }
         await_end(&container, &mark);
         log_has(&id, OVER);
-    }
+    });
 }
 
 /// A node's own container with these annotations, started.
@@ -258,10 +270,10 @@ fn direct_a_verb_ends_a_container_that_no_timekeeper_can() {
     let _guard = started(&node, &id, &[], &wall);
     signal("STOP", &keepers(&id));
     // Its time and the tolerance pass.
-    std::thread::sleep(Duration::from_secs(9));
-    let state = status(&node, &id);
-    assert_eq!(state["status"], "stopped");
-    assert_eq!(state["endedBy"], OVER);
+    await_that("a verb ends it", || {
+        status(&node, &id)["status"] == "stopped"
+    });
+    assert_eq!(status(&node, &id)["endedBy"], OVER);
     let refused = node.call(&["exec", &id, "true"]).failed();
     assert!(refused.contains("its time was over"), "{refused}");
 }
@@ -278,12 +290,24 @@ fn ends(id: &str) -> usize {
 fn direct_the_cause_of_an_end_is_in_the_chained_log_before_any_verb() {
     let node = Node::new();
     let wall = json!({"dev.agentbox.time.wall": "4s", "dev.agentbox.time.grace": "0s"});
-    for lost in ["nothing", "first", "sidecar"] {
+    at_once(&["nothing", "first", "sidecar", "both"], |&lost| {
         let id = format!("cause-{lost}-{}", std::process::id());
         let guard = started(&node, &id, &[], &wall);
         let record = record(&id);
         let pid = |one: &Value| i32::try_from(one["pid"].as_i64().unwrap()).unwrap();
         match lost {
+            "both" => {
+                // A verb in their place.
+                signal("STOP", &keepers(&id));
+                await_that("a verb ends it", || {
+                    status(&node, &id)["status"] == "stopped"
+                });
+                assert_eq!(status(&node, &id)["endedBy"], OVER);
+                assert_eq!(ends(&id), 1);
+                drop(guard);
+                assert_eq!(ends(&id), 1);
+                return;
+            }
             "first" => signal("STOP", &keepers(&id)[..1]),
             "sidecar" => signal(
                 "KILL",
@@ -313,16 +337,7 @@ fn direct_the_cause_of_an_end_is_in_the_chained_log_before_any_verb() {
         .unwrap();
         let changed = run(&program(), &["audit", &id]);
         assert_ne!(changed.code, 0, "{changed}");
-    }
-    // Killed and stopped: a verb in their place.
-    let id = format!("cause-verb-{}", std::process::id());
-    let guard = started(&node, &id, &[], &wall);
-    signal("STOP", &keepers(&id));
-    std::thread::sleep(Duration::from_secs(11));
-    assert_eq!(status(&node, &id)["endedBy"], OVER);
-    assert_eq!(ends(&id), 1);
-    drop(guard);
-    assert_eq!(ends(&id), 1);
+    });
 }
 
 /// Limits of a few seconds, by annotation.
@@ -334,6 +349,12 @@ fn idle_limit(idle: &str, sleep: &str) -> Value {
     })
 }
 
+/// Waits until what began at `since` has lived longer than a container that ended by its limit after `took`.
+fn wait_as_long(since: Instant, took: Duration) {
+    let longer = took + Duration::from_secs(2);
+    std::thread::sleep(longer.saturating_sub(since.elapsed()));
+}
+
 /// Uses a processor at once and whole, without a process that sleep(1) would be.
 const WORKS: &str = "while :; do :; done";
 
@@ -341,24 +362,25 @@ const WORKS: &str = "while :; do :; done";
 #[ignore = "needs the rig: hack/test"]
 fn wrap_ends_a_command_that_does_nothing() {
     let _docker = Docker::connect();
-    let scratch = Scratch::new();
-    let wrap = |options: &[&str], script: &str| wraps(&scratch, options, script);
-    let mark = mark();
+    let wrap = |options: &[&str], script: &str| wraps(&Scratch::new(), options, script);
+    let (idle, works) = (mark(), mark());
     let limited = ["--idle-timeout", "3s", "--set", "time.grace=1s"];
-    assert_ended_by(IDLE, &wrap(&limited, &stubborn(&mark)), &mark);
-    // A processor in use is activity, also of a daemon; so the other limit ends it.
     let both = [&limited[..], &["--timeout", "12s"]].concat();
-    let busy = format!("setsid bash -c '{WORKS}' {mark} & sleep {mark}");
-    assert_ended_by(OVER, &wrap(&both, &busy), &mark);
+    let busy = format!("setsid bash -c '{WORKS}' {works} & sleep {works}");
     // A packet now and then, with hardly any of a processor.
     let waits = |each: &str| {
         format!("exec 4<> <(:); for i in {{1..18}}; do {each}; read -t 0.5 -u 4; done; exit 7")
     };
     let sends = "exec 3<>/dev/udp/127.0.0.1/9; ".to_owned() + &waits("echo >&3 || :");
-    assert_eq!(wrap(&limited, &sends).code, 7);
-    // The controls: the same without packets, and no limit.
-    assert_ended_by(IDLE, &wrap(&limited, &waits(":")), &mark);
-    assert_eq!(wrap(&[], &waits(":")).code, 7);
+    all_at_once(&[
+        &|| assert_ended_by(IDLE, &wrap(&limited, &stubborn(&idle)), &idle),
+        // A processor in use is activity, also of a daemon; so the other limit ends it.
+        &|| assert_ended_by(OVER, &wrap(&both, &busy), &works),
+        &|| assert_eq!(wrap(&limited, &sends).code, 7),
+        // The controls: the same without packets, and no limit.
+        &|| assert_ended_by(IDLE, &wrap(&limited, &waits(":")), &idle),
+        &|| assert_eq!(wrap(&[], &waits(":")).code, 7),
+    ]);
     let bad = wrap(&["--idle-timeout", "0s"], "true");
     let named = bad.code == 125 && bad.stderr.contains("--idle-timeout");
     assert!(named, "{bad}");
@@ -400,6 +422,7 @@ fn p02_docker_an_idle_container_ends_and_one_that_works_does_not() {
     };
     let idle = "--annotation=dev.agentbox.time.idle=8s";
     let none = "--annotation=dev.agentbox.time.idle=unlimited";
+    let began = Instant::now();
     // Its first process waits at a terminal.
     let waiting = docker.start(&options(idle), &["sh"]);
     let of_exec = format!("trap '' TERM; (setsid sleep {waits} &); sleep {waits}");
@@ -407,10 +430,11 @@ fn p02_docker_an_idle_container_ends_and_one_that_works_does_not() {
     let script = format!("(setsid sh -c '{WORKS}' {works} &); sleep {works}");
     let working = docker.start(&options(idle), &["sh", "-c", &script]);
     let free = docker.start(&options(none), &["sh"]);
+    let all_began = Instant::now();
     let id = waiting.inspect("{{.Id}}");
     await_end(&waiting, &waits);
     log_has(&id, IDLE);
-    std::thread::sleep(Duration::from_secs(12));
+    wait_as_long(all_began, began.elapsed());
     for other in [&working, &free] {
         assert_eq!(other.inspect("{{.State.Status}}"), "running");
     }
@@ -420,11 +444,12 @@ fn p02_docker_an_idle_container_ends_and_one_that_works_does_not() {
 #[ignore = "needs the rig: hack/test"]
 fn p02_docker_a_stopped_or_killed_timekeeper_makes_no_idle_container_last() {
     let docker = Docker::connect();
-    for (one, how, cause) in [
+    let cases = [
         (0, "STOP", IDLE),
         (1, "STOP", IDLE),
         (0, "KILL", "the process that keeps its time was killed"),
-    ] {
+    ];
+    at_once(&cases, |&(one, how, cause)| {
         let mark = mark();
         let idle = "--annotation=dev.agentbox.time.idle=8s";
         let grace = "--annotation=dev.agentbox.time.grace=1s";
@@ -438,7 +463,7 @@ fn p02_docker_a_stopped_or_killed_timekeeper_makes_no_idle_container_last() {
         signal(how, &[keepers(&id)[one]]);
         await_end(&container, &mark);
         log_has(&id, cause);
-    }
+    });
 }
 
 #[test]
@@ -456,12 +481,14 @@ fn docker_packets_in_a_shared_network_are_activity() {
         docker.start(&options, &["sleep", "300"])
     };
     // Both wait; only the packets of their networks differ.
+    let began = Instant::now();
     let (waits, lives) = (member(&quiet), member(&loud));
+    let both_began = Instant::now();
     await_that("it is idle", || {
         waits.inspect("{{.State.Status}}") == "exited"
     });
     log_has(&waits.inspect("{{.Id}}"), IDLE);
-    std::thread::sleep(Duration::from_secs(10));
+    wait_as_long(both_began, began.elapsed());
     assert_eq!(lives.inspect("{{.State.Status}}"), "running");
 }
 
@@ -469,22 +496,27 @@ fn docker_packets_in_a_shared_network_are_activity() {
 #[ignore = "needs the rig: hack/test"]
 fn direct_a_pause_is_idle_unless_time_sleep_pauses() {
     let node = Node::new();
-    for (sleep, ends) in [("counts", true), ("pauses", false)] {
-        let id = format!("paused-{sleep}-{}", std::process::id());
+    let ids = ["counts", "pauses"].map(|sleep| format!("paused-{sleep}-{}", std::process::id()));
+    let [counts, pauses] = &ids;
+    let paused = |id, sleep| {
         let mut limit = idle_limit("10s", sleep);
         limit["dev.agentbox.policy"] = json!("permissive");
-        let _guard = started(&node, &id, &[], &limit);
-        node.call(&["pause", &id]).ok();
-        match ends {
-            true => await_that("it has ended", || status(&node, &id)["status"] == "stopped"),
-            false => {
-                std::thread::sleep(Duration::from_secs(20));
-                assert_eq!(status(&node, &id)["status"], "paused");
-                node.call(&["resume", &id]).ok();
-                await_that("it has ended", || status(&node, &id)["status"] == "stopped");
-            }
-        }
-        assert_eq!(status(&node, &id)["endedBy"], IDLE);
+        let guard = started(&node, id, &[], &limit);
+        node.call(&["pause", id]).ok();
+        guard
+    };
+    let ended = |id| status(&node, id)["status"] == "stopped";
+    let began = Instant::now();
+    let _counts = paused(counts, "counts");
+    let _pauses = paused(pauses, "pauses");
+    let both_began = Instant::now();
+    await_that("it has ended", || ended(counts));
+    wait_as_long(both_began, began.elapsed());
+    assert_eq!(status(&node, pauses)["status"], "paused");
+    node.call(&["resume", pauses]).ok();
+    await_that("it has ended", || ended(pauses));
+    for id in &ids {
+        assert_eq!(status(&node, id)["endedBy"], IDLE);
     }
 }
 
@@ -555,28 +587,26 @@ fn direct_a_limit_ends_what_outlives_the_first_process() {
             "trap '' TERM; i=0; while [ $i -lt {MANY} ]; do sleep {mark} & i=$((i+1)); done; while :; do sleep 1; done"
         )
     };
-    for (script, wall) in [
-        (daemon(&mark()), None),
-        (daemon(&mark()), Some("3s")),
-        (many(&mark()), Some("20s")),
-    ] {
-        let mut spec = node.config(&["sh", "-c", &script]);
+    let marks = [mark(), mark(), mark()];
+    let cases = [
+        (&marks[0], daemon(&marks[0]), None),
+        (&marks[1], daemon(&marks[1]), Some("3s")),
+        (&marks[2], many(&marks[2]), Some("20s")),
+    ];
+    at_once(&cases, |(mark, script, wall)| {
+        let mut spec = node.config(&["sh", "-c", script]);
         let namespaces = spec["linux"]["namespaces"].as_array_mut().unwrap();
         namespaces.retain(|one| one["type"] != "pid");
         spec["annotations"] = json!({"dev.agentbox.time.grace": "1s"});
         if let Some(wall) = wall {
             spec["annotations"]["dev.agentbox.time.wall"] = json!(wall);
         }
-        let id = format!("outlives-{}", std::process::id());
-        let bundle = node.bundle("outlives", &spec);
+        let id = format!("outlives-{mark}");
+        let bundle = node.bundle(&id, &spec);
         node.call(&[&options[..], &["create", "--bundle", &bundle, &id]].concat())
             .ok();
         let _guard = Guard(&node, &id);
         node.call(&["start", &id]).ok();
-        let mark = script
-            .split_whitespace()
-            .find(|word| word.starts_with('3') && word.contains('.'))
-            .unwrap();
         await_that("its processes are there", || lives(mark));
         let init = record(&id)["init"]["pid"].as_i64().unwrap();
         if wall.is_none() {
@@ -586,10 +616,10 @@ fn direct_a_limit_ends_what_outlives_the_first_process() {
                 status(&node, &id)["status"] == "stopped"
             });
             assert!(lives(mark));
-            continue;
+            return;
         }
         await_that("they are gone", || !lives(mark));
-    }
+    });
 }
 
 #[test]

@@ -89,6 +89,21 @@ pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
     }
 }
 
+/// Runs the cases of a test beside one another: most of their time is waiting.
+pub fn at_once<T: Sync>(cases: &[T], case: impl Fn(&T) + Sync) {
+    let case = &case;
+    std::thread::scope(|scope| {
+        for one in cases {
+            scope.spawn(move || case(one));
+        }
+    });
+}
+
+/// The same for cases with nothing in common.
+pub fn all_at_once(cases: &[&(dyn Fn() + Sync)]) {
+    at_once(cases, |case| case());
+}
+
 /// Kills a process, and waits until it has ended or is a zombie: a busy machine ends it some time after SIGKILL.
 #[track_caller]
 pub fn kill_and_wait(pid: &str) {

@@ -138,7 +138,7 @@ fn p02_docker_an_exec_ends_alone_and_also_in_a_paused_container() {
 #[ignore = "needs the rig: hack/test"]
 fn p02_direct_a_lost_timekeeper_ends_the_exec_and_not_the_container() {
     let node = Node::new();
-    for (how, which, exec, cause) in [
+    let cases = [
         ("STOP", &[0][..], "4s", OVER),
         ("STOP", &[1][..], "4s", OVER),
         ("KILL", &[0][..], "1h", LOST),
@@ -146,7 +146,8 @@ fn p02_direct_a_lost_timekeeper_ends_the_exec_and_not_the_container() {
         // Both: the next verb ends it.
         ("KILL", &[0, 1][..], "1h", LOST),
         ("STOP", &[0, 1][..], "4s", OVER),
-    ] {
+    ];
+    at_once(&cases, |&(how, which, exec, cause)| {
         let id = format!("lost-{how}-{}-{}", which.len(), mark());
         let guard = started(&node, &id, &[], &limit(exec));
         let mark = mark();
@@ -174,7 +175,7 @@ fn p02_direct_a_lost_timekeeper_ends_the_exec_and_not_the_container() {
         assert_eq!(node.leftovers(&id), [""; 0]);
         let left = |pid: &i32| fs::read_link(format!("/proc/{pid}/exe")).is_ok();
         assert!(!keepers.iter().any(left), "{how} {which:?}");
-    }
+    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 
-use crate::command::Finished;
+use crate::command::{Finished, all_at_once};
 use crate::direct::{Scratch, program, with_env};
 use crate::docker::Docker;
 
@@ -137,18 +137,22 @@ fn n59_an_option_of_wrap_ends_and_a_ceilings_end_is_no_longer_one() {
     let server = Server::new(&docker);
     let wrap = |config: &str, allow: &str, script: &str| {
         let words = ["--config", config, "wrap", "--allow", allow];
-        person.run(&[&words[..], &["--", "sh", "-c", script]].concat())
+        Person::new().run(&[&words[..], &["--", "sh", "-c", script]].concat())
     };
     let (rule, ask) = (server.rule(), server.ask());
     let twice = format!("{ask}; sleep 25; {ask} || echo ended");
-    let ended = wrap(&config, &format!("{rule} for 20s"), &twice);
-    assert_eq!(ended.stdout, "hello\nended\n", "{ended}");
     let denied = format!("denied: {rule}");
-    assert!(ended.stderr.contains(&denied), "{ended}");
-    // The control: the same without an end, and with a later one.
-    for allow in [rule.clone(), format!("{rule} for 10m")] {
-        assert_eq!(wrap(&config, &allow, &twice).stdout, "hello\nhello\n");
-    }
+    let lasts = |allow: &str| assert_eq!(wrap(&config, allow, &twice).stdout, "hello\nhello\n");
+    all_at_once(&[
+        &|| {
+            let ended = wrap(&config, &format!("{rule} for 20s"), &twice);
+            assert_eq!(ended.stdout, "hello\nended\n", "{ended}");
+            assert!(ended.stderr.contains(&denied), "{ended}");
+        },
+        // The control: the same without an end, and with a later one.
+        &|| lasts(&rule),
+        &|| lasts(&format!("{rule} for 10m")),
+    ]);
     let vague = wrap(&config, &format!("{rule} until 18:00"), "true").failed();
     assert!(vague.contains("its offset"), "{vague}");
     // Both kinds of walls show the ends before a run.
