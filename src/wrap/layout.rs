@@ -453,6 +453,86 @@ mod tests {
         assert_eq!(why("/usr/bin"), "");
     }
 
+    /// A home, a project, another one's files, and an ordinary directory of PATH. Removed when dropped.
+    struct Node(PathBuf);
+
+    impl Node {
+        fn new() -> Self {
+            let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+            let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
+            for part in ["home/.ssh", "p1/src", "p1/.venv/bin", "other/bin", "tools"] {
+                fs::create_dir_all(base.join(part)).unwrap();
+            }
+            Self(base)
+        }
+
+        fn at(&self, part: &str) -> PathBuf {
+            self.0.join(part)
+        }
+
+        /// What PATH with one more directory shows besides the list's directories, and why that one is not mounted.
+        fn shows(&self, entry: &Path) -> (BTreeSet<PathBuf>, Option<String>) {
+            let (home, tools) = (self.at("home"), self.at("tools"));
+            let environment = [
+                format!("HOME={}", home.display()),
+                format!("PATH={}:{}", tools.display(), entry.display()),
+            ];
+            let list = SystemList::builtin();
+            let layout = Layout::of(&list, &self.at("p1/src"), &environment, NodeView::Listed);
+            let binds = layout.binds.into_iter();
+            let binds = binds.filter(|bind| !layout.system.contains(bind));
+            let mut dropped = layout.dropped.into_iter();
+            let own = dropped.find(|one| one.destination == entry);
+            (binds.collect(), own.map(|one| one.why))
+        }
+
+        /// Its files are not shown, whatever the directory leads to.
+        #[track_caller]
+        fn is_refused(&self, entry: &Path) -> String {
+            let (binds, why) = self.shows(entry);
+            assert_eq!(binds, [self.at("tools")].into(), "{}", entry.display());
+            why.unwrap_or_else(|| panic!("no reason for {}", entry.display()))
+        }
+    }
+
+    impl Drop for Node {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    /// C1; a few of them are tried in a rig.
+    #[test]
+    fn what_no_policy_shows_is_not_shown_by_path() {
+        let node = Node::new();
+        for part in ["home", "home/.ssh", "tools/../home/.ssh"] {
+            node.is_refused(&node.at(part));
+        }
+        for whole in ["/run", "/etc", "/", "/srv", "/proc/1", "/root", "/tmp"] {
+            node.is_refused(Path::new(whole));
+        }
+        // The control.
+        let more = node.at("other/bin");
+        let (binds, why) = node.shows(&more);
+        assert_eq!((binds, why), ([node.at("tools"), more].into(), None));
+    }
+
+    /// C1: an agent may replace a directory of its project that is on PATH.
+    #[test]
+    fn a_link_on_path_that_an_agent_left_leads_nowhere() {
+        let node = Node::new();
+        let bin = node.at("p1/.venv/bin");
+        let (binds, why) = node.shows(&bin);
+        assert_eq!((binds, why), ([node.at("tools"), bin.clone()].into(), None));
+        fs::remove_dir(&bin).unwrap();
+        // A target that only the search of mounts refuses is tried in a rig.
+        for target in ["/run", "/etc", "/root", "/proc", "/"] {
+            std::os::unix::fs::symlink(target, &bin).unwrap();
+            node.is_refused(&bin);
+            fs::remove_file(&bin).unwrap();
+        }
+    }
+
     #[test]
     fn the_planner_judges_all_binds_but_the_lists() {
         let mut all = layout(&["/nousr", "/noopt"]);

@@ -92,17 +92,18 @@ fn c1_a_link_that_an_agent_left_on_path_leads_nowhere() {
     let _listener = UnixListener::bind(&socket).unwrap();
     let name = socket.strip_prefix("/run/").unwrap();
     let script = format!(
-        "cat {bin}/shadow {bin}/version {bin}/etc/shadow {bin}/secret; echo \"[$(ls -A {bin})]\"; {}",
+        "cat {bin}/shadow {bin}/secret; echo \"[$(ls -A {bin})]\"; {}",
         connect(&format!("{bin}/{name}"))
     );
     let secret = person.scratch.file("other/secret", SECRET);
     let other = secret.strip_suffix("/secret").unwrap();
     fs::remove_dir_all(&bin).unwrap();
-    for target in ["/run", "/etc", "/root", "/proc", "/", other] {
+    // The decision about more targets has a unit test in `src/wrap/layout.rs`.
+    for target in ["/run", "/etc", other] {
         symlink(target, &bin).unwrap();
         for policy in CLOSED {
             let seen = person.sees(policy, &[&bin], &script);
-            for word in ["connected", "root:", "Linux ver", SECRET] {
+            for word in ["connected", "root:", SECRET] {
                 assert!(!seen.contains(word), "{policy} {target}: {word}: {seen}");
             }
             assert!(seen.contains("[]\n"), "{policy} {target}: {seen}");
@@ -139,9 +140,8 @@ fn c1_what_no_policy_lets_in_is_not_let_in_by_path() {
     person.scratch.file("home/plain", SECRET);
     let script = format!("cat {key} {home}/plain; {}", connect(&socket));
     let dotted = format!("{}/../../.ssh", person.tools);
-    for path in [
-        &ssh, "/run", "/etc", "/", "/srv", "/proc/1", &home, &dotted, "/root",
-    ] {
+    // The decision about more directories has a unit test in `src/wrap/layout.rs`.
+    for path in [ssh.as_str(), "/run", &dotted] {
         for policy in CLOSED {
             let seen = person.sees(policy, &[path], &script);
             assert!(!seen.contains(SECRET), "{policy} {path}: {seen}");
