@@ -4,7 +4,7 @@
 use super::allowlist::{Agent, INTERNET, arrived, witness};
 use super::requests::trusting;
 use super::{Docker, runtime};
-use crate::command::run;
+use crate::command::{at_once, run};
 
 const ALLOW: &str = "dev.agentbox.network.allow=GET,HEAD,POST https://api.example.test/repos/acme/**, \
                      GET https://other.example.test:8443/ok, index.example.test, git:read files.example.test/smart/read";
@@ -176,7 +176,7 @@ fn no_greeting_and_no_shape_within_tls_leads_elsewhere() {
     let hidden = format!("GET /evil/hidden HTTP/1.1\r\n{host}\r\n");
     let post = "POST /repos/acme/post HTTP/1.1\r\n";
     let length = hidden.len();
-    for shape in [
+    let shapes = [
         format!("{good}{hidden}"),
         format!(
             "{post}{host}Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{hidden}"
@@ -191,10 +191,12 @@ fn no_greeting_and_no_shape_within_tls_leads_elsewhere() {
             "GET /repos/acme/evil HTTP/1.1\r\n{host}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
         ),
         "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned(),
-    ] {
-        within("api.example.test", &shape);
-        assert_eq!(arrived(&["evil"]), 0, "{shape:?}");
-    }
+    ];
+    let before = arrived(&["evil"]);
+    at_once(&shapes, |shape| {
+        within("api.example.test", shape);
+        assert_eq!(arrived(&["evil"]), before, "{shape:?}");
+    });
     // A program that trusts only its own list fails, and the log says why.
     let copy = "cp /authority.crt /tmp/own.crt; sed -i '/END/q' /tmp/own.crt; \
                 curl -sS --cacert /tmp/own.crt https://api.example.test/repos/acme/pinned";

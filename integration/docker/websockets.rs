@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use super::allowlist::{Agent, INTERNET, arrived, witness};
 use super::requests::trusting;
 use super::{Docker, runtime};
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, at_once, run, run_for};
 
 const ALLOW: &str = "dev.agentbox.network.allow=GET,POST https://api.example.test/repos/acme/**, \
                      WEBSOCKET https://api.example.test/repos/acme/socket*, WEBSOCKET http://index.example.test/socket";
@@ -148,7 +148,7 @@ fn no_handshake_hides_a_request() {
                 && control.contains("ok"),
             "{control}"
         );
-        for (first, then) in [
+        let shapes = [
             // Bytes before the answer, a request or not, do not pass.
             (format!("{good}{HIDDEN}"), ""),
             // A host that switches protocols without proof, or to another protocol, gets nothing more.
@@ -178,11 +178,12 @@ fn no_handshake_hides_a_request() {
                 ),
                 HIDDEN,
             ),
-        ] {
-            let got = said(&agent, tls, &first, then);
+        ];
+        at_once(&shapes, |(first, then)| {
+            let got = said(&agent, tls, first, then);
             assert_eq!(arrived(&["evil"]), before, "{first:?} {got}");
             assert!(!got.contains("hello"), "{first:?} {got}");
-        }
+        });
         let early = [good.as_bytes(), frame, b"evil"].concat();
         let got = said(&agent, tls, early, "");
         assert!(!got.contains("hello"), "{got}");
