@@ -405,13 +405,11 @@ impl Sizes {
         self.lines.push((name.clone(), lines));
         let arguments = signature.inputs.len();
         self.arguments.push((name.clone(), arguments));
-        let is_bool = |argument: &syn::FnArg| match argument {
-            syn::FnArg::Typed(typed) => {
-                matches!(&*typed.ty, syn::Type::Path(path) if path.path.is_ident("bool"))
-            }
+        let takes_bool = |argument: &syn::FnArg| match argument {
+            syn::FnArg::Typed(typed) => is_bool(&typed.ty),
             syn::FnArg::Receiver(_) => false,
         };
-        if signature.inputs.iter().any(is_bool) {
+        if signature.inputs.iter().any(takes_bool) {
             self.bools.push(name.clone());
         }
         let mut tuples = LongTuples(false);
@@ -429,6 +427,31 @@ impl Sizes {
         }
         for_tests
     }
+}
+
+/// `bool`, also within `Option`.
+fn is_bool(argument: &syn::Type) -> bool {
+    let syn::Type::Path(path) = argument else {
+        return false;
+    };
+    let Some(last) = path.path.segments.last() else {
+        return false;
+    };
+    match &last.arguments {
+        syn::PathArguments::AngleBracketed(within) if last.ident == "Option" => {
+            let mut all = within.args.iter();
+            all.any(|one| matches!(one, syn::GenericArgument::Type(inner) if is_bool(inner)))
+        }
+        _ => path.path.is_ident("bool"),
+    }
+}
+
+#[test]
+fn a_bool_is_found_within_an_option_too() {
+    let text = "fn a(x: bool) {} fn b(x: Option<bool>) {} fn c(x: Option<u8>) -> bool { true } \
+                fn d(x: std::option::Option<Option<bool>>) {} fn e(x: &Vec<bool>) {}";
+    let sizes = Sizes::of(Path::new("x.rs"), text);
+    assert_eq!(sizes.bools, ["x.rs: a", "x.rs: b", "x.rs: d"]);
 }
 
 /// Whether a type contains a tuple longer than [`LONGEST_TUPLE`].

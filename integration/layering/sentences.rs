@@ -69,24 +69,24 @@ struct Searches {
     functions: Vec<String>,
     /// Constants of the file, with their text.
     constants: BTreeMap<String, String>,
+    /// Sentences that are constants of any file, by name.
+    others: BTreeMap<String, String>,
     found: BTreeSet<String>,
 }
 
 impl Searches {
-    /// The functions of a file, without those of its tests.
-    fn of(text: &str) -> BTreeSet<String> {
-        let parsed = syn::parse_file(text).unwrap();
-        let mut constants = Constants::default();
-        constants.visit_file(&parsed);
+    /// The functions of a file, without those of its tests. `others` are constants that it may import.
+    fn of(text: &str, others: &BTreeMap<String, String>) -> BTreeSet<String> {
         let mut searches = Self {
-            constants: constants.0,
+            constants: Constants::of(text),
+            others: others.clone(),
             ..Self::default()
         };
-        searches.visit_file(&parsed);
+        searches.visit_file(&syn::parse_file(text).unwrap());
         searches.found
     }
 
-    /// The text of a literal, or of a constant of the file.
+    /// The text of a literal or of a constant. One of the file hides one of the same name elsewhere.
     fn text(&self, value: &syn::Expr) -> Option<String> {
         match value {
             syn::Expr::Lit(literal) => literal_text(&literal.lit),
@@ -94,7 +94,8 @@ impl Searches {
             syn::Expr::Paren(inner) => self.text(&inner.expr),
             syn::Expr::Path(path) => {
                 let name = path.path.segments.last()?.ident.to_string();
-                self.constants.get(&name).cloned()
+                let known = self.constants.get(&name);
+                known.or_else(|| self.others.get(&name)).cloned()
             }
             _ => None,
         }
@@ -131,6 +132,12 @@ fn literal_text(literal: &syn::Lit) -> Option<String> {
 struct Constants(BTreeMap<String, String>);
 
 impl Constants {
+    fn of(text: &str) -> BTreeMap<String, String> {
+        let mut constants = Self::default();
+        constants.visit_file(&syn::parse_file(text).unwrap());
+        constants.0
+    }
+
     fn take(&mut self, name: &syn::Ident, value: &syn::Expr) {
         if let syn::Expr::Lit(literal) = value
             && let Some(text) = literal_text(&literal.lit)
@@ -146,6 +153,10 @@ impl<'ast> Visit<'ast> for Constants {
     }
 
     fn visit_impl_item_const(&mut self, one: &'ast syn::ImplItemConst) {
+        self.take(&one.ident, &one.expr);
+    }
+
+    fn visit_item_static(&mut self, one: &'ast syn::ItemStatic) {
         self.take(&one.ident, &one.expr);
     }
 }
@@ -200,9 +211,12 @@ impl<'ast> Visit<'ast> for Searches {
 
 #[test]
 fn no_sentence_is_looked_into_but_by_parsers() {
+    let sources = sources();
+    let constants = sources.iter().flat_map(|(_, text)| Constants::of(text));
+    let others = constants.filter(|(_, text)| is_sentence(text)).collect();
     let mut found = BTreeSet::new();
-    for (path, text) in sources().iter().filter(|(path, _)| !is_test(path)) {
-        let functions = Searches::of(text).into_iter();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        let functions = Searches::of(text, &others).into_iter();
         found.extend(functions.map(|name| format!("{}: {name}", path.display())));
     }
     only_these(
@@ -225,6 +239,17 @@ fn a_search_for_a_sentence_is_found() {
         #[cfg(test)]
         mod tests { fn f(text: &str) -> bool { text.contains("no rule") } }
     "#;
-    let names: Vec<String> = Searches::of(text).into_iter().collect();
+    let names: Vec<String> = Searches::of(text, &BTreeMap::new()).into_iter().collect();
     assert_eq!(names, ["a", "b", "d", "e"]);
+    // A constant of another file, imported or by its path.
+    let text = r#"
+        const OWN: &str = "GET ";
+        fn a(text: &str) -> bool { text.starts_with(WHY) }
+        fn b(text: &str) -> bool { text == words::WHY }
+        fn c(text: &str) -> bool { text.starts_with(OWN) || text.contains(OTHER) }
+    "#;
+    let others = [("WHY", "no rule matches"), ("OWN", "not this one")];
+    let others = others.map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let names: Vec<String> = Searches::of(text, &others.into()).into_iter().collect();
+    assert_eq!(names, ["a", "b"]);
 }

@@ -82,7 +82,7 @@ pub fn joins(spec: &Spec, typ: LinuxNamespaceType) -> bool {
 
 /// The shadow spec of a container without a policy: the engine's, with an absolute root.
 pub fn unconfined(mut spec: Spec, places: &SpecPaths) -> Spec {
-    set_root(&mut spec, places, None);
+    spec.set_root(Some(root_at(&spec, places)));
     if let Some(linux) = spec.linux_mut() {
         // Our own loader loads the filter, for the init process and exec processes alike.
         linux.set_seccomp(None);
@@ -98,11 +98,11 @@ pub fn unconfined(mut spec: Spec, places: &SpecPaths) -> Spec {
 
 /// The shadow spec of a container under a policy.
 pub fn confined(mut spec: Spec, plan: &Plan, places: &SpecPaths) -> Spec {
-    set_root(
-        &mut spec,
-        places,
-        (plan.filesystem.root == RootAccess::ReadOnly).then_some(true),
-    );
+    let mut root = root_at(&spec, places);
+    if plan.filesystem.root == RootAccess::ReadOnly {
+        root.set_readonly(Some(true));
+    }
+    spec.set_root(Some(root));
     // The init process makes the others from descriptors.
     let mounts = plan.filesystem.mounts.iter();
     spec.set_mounts(Some(mounts.filter_map(mount).collect()));
@@ -115,12 +115,11 @@ pub fn confined(mut spec: Spec, plan: &Plan, places: &SpecPaths) -> Spec {
     spec
 }
 
-fn set_root(spec: &mut Spec, places: &SpecPaths, readonly: Option<bool>) {
+/// The spec's root, with an absolute path.
+fn root_at(spec: &Spec, places: &SpecPaths) -> Root {
     let mut root: Root = spec.root().clone().unwrap_or_default();
     root.set_path(places.rootfs.clone());
-    let before = root.readonly();
-    root.set_readonly(readonly.or(before));
-    spec.set_root(Some(root));
+    root
 }
 
 fn confined_linux(mut linux: Linux, plan: &Plan) -> Linux {
