@@ -249,7 +249,12 @@ mod tests {
                 0o100664,
                 Some("may be written by others (mode 664)"),
             ),
-            (0, 1000, 0o100664, Some("may be written by others (mode 664)")),
+            (
+                0,
+                1000,
+                0o100664,
+                Some("may be written by others (mode 664)"),
+            ),
         ] {
             let why = access(uid, gid, mode).doubt(&alice, None, |_| false);
             match (&why, expected) {
