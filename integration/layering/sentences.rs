@@ -67,8 +67,8 @@ fn is_sentence(text: &str) -> bool {
 struct Searches {
     /// The functions around the visited code.
     functions: Vec<String>,
-    /// Constants of the file, with their text.
-    constants: BTreeMap<String, String>,
+    /// Constants of the file, with their text if they are one.
+    constants: BTreeMap<String, Option<String>>,
     /// Sentences that are constants of any file, by name.
     others: BTreeMap<String, String>,
     found: BTreeSet<String>,
@@ -78,7 +78,7 @@ impl Searches {
     /// The functions of a file, without those of its tests. `others` are constants that it may import.
     fn of(text: &str, others: &BTreeMap<String, String>) -> BTreeSet<String> {
         let mut searches = Self {
-            constants: Constants::of(text),
+            constants: Constants::of(text).own,
             others: others.clone(),
             ..Self::default()
         };
@@ -94,8 +94,10 @@ impl Searches {
             syn::Expr::Paren(inner) => self.text(&inner.expr),
             syn::Expr::Path(path) => {
                 let name = path.path.segments.last()?.ident.to_string();
-                let known = self.constants.get(&name);
-                known.or_else(|| self.others.get(&name)).cloned()
+                match self.constants.get(&name) {
+                    Some(own) => own.clone(),
+                    None => self.others.get(&name).cloned(),
+                }
             }
             _ => None,
         }
@@ -127,37 +129,45 @@ fn literal_text(literal: &syn::Lit) -> Option<String> {
     }
 }
 
-/// Constants that are texts, by name.
+/// The constants of a file, by name.
 #[derive(Default)]
-struct Constants(BTreeMap<String, String>);
+struct Constants {
+    /// All of the file. One that is no text hides one of the same name elsewhere too.
+    own: BTreeMap<String, Option<String>>,
+    /// Texts that other files can name.
+    visible: BTreeMap<String, String>,
+}
 
 impl Constants {
-    fn of(text: &str) -> BTreeMap<String, String> {
+    fn of(text: &str) -> Self {
         let mut constants = Self::default();
         constants.visit_file(&syn::parse_file(text).unwrap());
-        constants.0
+        constants
     }
 
-    fn take(&mut self, name: &syn::Ident, value: &syn::Expr) {
-        if let syn::Expr::Lit(literal) = value
-            && let Some(text) = literal_text(&literal.lit)
-        {
-            self.0.insert(name.to_string(), text);
+    fn take(&mut self, vis: &syn::Visibility, name: &syn::Ident, value: &syn::Expr) {
+        let text = match value {
+            syn::Expr::Lit(literal) => literal_text(&literal.lit),
+            _ => None,
+        };
+        if let (Some(text), true) = (&text, !matches!(vis, syn::Visibility::Inherited)) {
+            self.visible.insert(name.to_string(), text.clone());
         }
+        self.own.insert(name.to_string(), text);
     }
 }
 
 impl<'ast> Visit<'ast> for Constants {
     fn visit_item_const(&mut self, one: &'ast syn::ItemConst) {
-        self.take(&one.ident, &one.expr);
+        self.take(&one.vis, &one.ident, &one.expr);
     }
 
     fn visit_impl_item_const(&mut self, one: &'ast syn::ImplItemConst) {
-        self.take(&one.ident, &one.expr);
+        self.take(&one.vis, &one.ident, &one.expr);
     }
 
     fn visit_item_static(&mut self, one: &'ast syn::ItemStatic) {
-        self.take(&one.ident, &one.expr);
+        self.take(&one.vis, &one.ident, &one.expr);
     }
 }
 
@@ -212,7 +222,9 @@ impl<'ast> Visit<'ast> for Searches {
 #[test]
 fn no_sentence_is_looked_into_but_by_parsers() {
     let sources = sources();
-    let constants = sources.iter().flat_map(|(_, text)| Constants::of(text));
+    let constants = sources
+        .iter()
+        .flat_map(|(_, text)| Constants::of(text).visible);
     let others = constants.filter(|(_, text)| is_sentence(text)).collect();
     let mut found = BTreeSet::new();
     for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
@@ -247,8 +259,14 @@ fn a_search_for_a_sentence_is_found() {
         fn a(text: &str) -> bool { text.starts_with(WHY) }
         fn b(text: &str) -> bool { text == words::WHY }
         fn c(text: &str) -> bool { text.starts_with(OWN) || text.contains(OTHER) }
+        const COUNT: u8 = 1;
+        fn d(count: u8) -> bool { count == COUNT }
     "#;
-    let others = [("WHY", "no rule matches"), ("OWN", "not this one")];
+    let others = [
+        ("WHY", "no rule matches"),
+        ("OWN", "not this one"),
+        ("COUNT", "not this"),
+    ];
     let others = others.map(|(name, text)| (name.to_owned(), text.to_owned()));
     let names: Vec<String> = Searches::of(text, &others.into()).into_iter().collect();
     assert_eq!(names, ["a", "b"]);
