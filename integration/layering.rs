@@ -10,6 +10,7 @@ use syn::visit::{self, Visit};
 use crate::fixtures;
 
 mod circles;
+mod errors;
 mod names;
 mod sentences;
 mod words;

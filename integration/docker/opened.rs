@@ -135,7 +135,7 @@ fn programs_ask_by_tls_as_ever_and_get_what_rules_for_requests_name() {
     ];
     let refused = run("agentbox", &more);
     assert!(
-        refused.code != 0 && refused.stderr.contains("is none of them"),
+        refused.code != 0 && refused.stderr.contains("is not valid for"),
         "{refused}"
     );
     let fewer = [

@@ -102,8 +102,8 @@ pub enum EnforceError {
     Link(PathBuf),
     /// A symbolic link leads to a path that is to be covered: the link could be changed (CVE-2021-25741).
     #[error(
-        "a symbolic link leads to {0:?}, which is to be hidden or read-only, and where it leads could be changed: put the directory \
-         in the link's place, or choose a policy that does not have it"
+        "a symbolic link to {0:?}, which is hidden or read-only, could be changed: put the directory in the link's place, or use \
+         another policy"
     )]
     LinkOnTheWay(PathBuf),
     /// A path is not hidden or read-only as it was made: the image changed meanwhile.

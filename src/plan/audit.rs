@@ -94,7 +94,7 @@ fn mounts(here: &Plan, there: &Plan) -> Vec<OmittedMount> {
                 format!("it would be read-only: {}", other.why)
             }
             Some(other) if !mount.is_private() && other.is_private() && mount.is_writable() => {
-                "writes to it would be thrown away".to_owned()
+                "writes to it would be discarded".to_owned()
             }
             Some(_) => continue,
         };

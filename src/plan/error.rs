@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::policy::{Field, Origin};
+use crate::policy::{Field, Origin, Tool};
 
 /// Why a container cannot be planned. Nothing has been created when one is returned.
 #[derive(Debug, thiserror::Error)]
@@ -22,19 +22,20 @@ pub enum PlanError {
     },
     /// The node's crash handler would get crashes, and no wall of a container prevents it.
     #[error(
-        "policy '{0}' hides crashes from the node, but kernel.core_pattern is a socket, to which Linux sends every crash: make it a file or a pipe, \
-         or set `core-socket = true` under [allow] of the node's file"
+        "policy '{0}' hides crashes, but kernel.core_pattern is a socket: make it a file or a pipe, or set `core-socket = true` \
+         under [allow] of the node's file"
     )]
     CoreSocket(String),
     /// The limit of core files is 0, and cannot be 1.
     #[error(
-        "policy '{0}' needs a core limit of 1, but the hard limit is 0 and root lacks CAP_SYS_RESOURCE to raise it: start the engine \
-         with a hard core limit of 1 or more (LimitCORE=, ulimit -Hc); see `agentbox doctor`"
+        "policy '{0}' needs a core limit of 1, but the hard limit is 0 and root lacks CAP_SYS_RESOURCE: start the engine with \
+         LimitCORE=1 or after `ulimit -Hc 1`"
     )]
     CoreLimit(String),
     /// A limit that no cgroup on this node can enforce.
     #[error(
-        "policy '{policy}' sets limits.{field} ({bound}), but this node's cgroups have no {controller} controller: enable it (cgroup.subtree_control; see `agentbox doctor`), or use a policy with limits.{field} = \"unlimited\""
+        "policy '{policy}' sets limits.{field} ({bound}), but cgroups here have no {controller} controller: enable it \
+         (`agentbox doctor`), or set it to \"unlimited\""
     )]
     Controller {
         /// The policy's name.
@@ -73,7 +74,9 @@ pub enum PlanError {
     },
     /// A mask that git would record as a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, but it differs from git's version, so git would record a deletion: remove the secret (git restore), hide it from git (git update-index --skip-worktree), or list it in filesystem.credentials of the node's policy"
+        "policy '{policy}' hides {path:?} of {source_path:?} (credentials), which git would record as deleted: run `git restore`, \
+         `git update-index --skip-worktree`, or {}",
+        shown(*tool)
     )]
     Tracked {
         /// The policy's name.
@@ -82,10 +85,13 @@ pub enum PlanError {
         path: PathBuf,
         /// The mount's source.
         source_path: PathBuf,
+        /// The caller's tool.
+        tool: Tool,
     },
     /// A mask that git might record as a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?}, which holds credentials, and it is unknown whether git has it: {why}; or remove the secret, or list it in filesystem.credentials of the node's policy"
+        "policy '{policy}' hides {path:?} of {source_path:?} (credentials), and git may track it: {why}; or remove it, or {}",
+        shown(*tool)
     )]
     Untold {
         /// The policy's name.
@@ -96,6 +102,8 @@ pub enum PlanError {
         source_path: PathBuf,
         /// The reason, and what to do about it.
         why: String,
+        /// The caller's tool.
+        tool: Tool,
     },
     /// The caller wants writes to go to the root itself, but it is no layer of the engine's.
     #[error("{by} requests \"engine\", but the root {root:?} is {why}: use \"ephemeral\"")]
@@ -174,13 +182,16 @@ pub enum PlanError {
     },
     /// One container may make set-user-ID files; another one writes with the node's ids.
     #[error(
-        "join of container {id} refused: it may make set-user-ID files, and {place:?} has the node's ids here; start {id} with dev.agentbox.privileges.set-id=off"
+        "join of container {id} refused: it may make set-user-ID files, and {place:?} has the node's ids here; start {id} with {}",
+        tool.sets(Field::PrivilegesSetId, "off")
     )]
     SetIdNeighbour {
         /// The other container.
         id: String,
         /// The mount.
         place: PathBuf,
+        /// The caller's tool.
+        tool: Tool,
     },
     /// The policy learns hosts, but its network mode reaches none.
     #[error(
@@ -274,15 +285,19 @@ pub enum PlanError {
     Workspace(PathBuf),
     /// Several mounts could be the workspace, and it is the only one that would be mounted.
     #[error(
-        "policy '{policy}' mounts only the workspace, but several mounts could be it: {holder:?} holds the working directory, {rivals} could be meant too; set the annotation dev.agentbox.workspace, or mount the others read-only"
+        "policy '{policy}' mounts only the workspace, but several mounts could be it ({holder}, {rivals}): add {}, or mount the \
+         others read-only",
+        tool.names(&tool.sets_workspace(holder))
     )]
     WhichWorkspace {
         /// The policy's name.
         policy: String,
         /// The mount that holds the working directory.
-        holder: PathBuf,
+        holder: String,
         /// The others.
         rivals: String,
+        /// The caller's tool.
+        tool: Tool,
     },
     /// The workspace is not where the policy wants it.
     #[error(
@@ -323,7 +338,8 @@ pub enum PlanError {
     },
     /// A mount that may contain credentials which the search did not reach.
     #[error(
-        "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; mount less of it, or accept an incomplete search (filesystem.search = \"partial\")"
+        "the mount at {destination:?} (from {source_path:?}) cannot be searched for sockets and credentials: {why}; \
+         mount less, or set filesystem.search to \"partial\""
     )]
     Unsearched {
         /// Mount point in the container.
@@ -335,7 +351,8 @@ pub enum PlanError {
     },
     /// A mount whose ids must be mapped, but cannot be.
     #[error(
-        "the ids of the mount at {destination:?} cannot be mapped (filesystem.idmap = \"on\"): {why}; use \"auto\" (root's files there stay root's on the node), or ext4, xfs, btrfs or tmpfs"
+        "the ids of the mount at {destination:?} cannot be mapped (filesystem.idmap = \"on\"): {why}; use \"auto\", or a \
+         directory on ext4, xfs, btrfs or tmpfs"
     )]
     NotMapped {
         /// Mount point in the container.
@@ -346,6 +363,19 @@ pub enum PlanError {
     /// A destination that is not an absolute, plain path.
     #[error("the mount destination {0:?} is not an absolute path without `..`")]
     Destination(PathBuf),
+}
+
+/// How a policy shows credentials. Options of `wrap` may loosen it; annotations may not.
+fn shown(tool: Tool) -> String {
+    match tool {
+        Tool::Wrap => format!(
+            "show it: {}",
+            tool.adds(Field::FilesystemCredentials, &["NAME"])
+        ),
+        Tool::Engine | Tool::Annotating | Tool::Pod => {
+            "list it in filesystem.credentials of the node's policy".to_owned()
+        }
+    }
 }
 
 /// How a run gets rid of a limit: its user cannot leave out what the node has set.
@@ -362,5 +392,51 @@ fn without(field: Field, origin: &Origin) -> String {
         | Origin::Default
         | Origin::Builtin(_)
         | Origin::Update => format!("leave {field} out"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Issue 31: the reader pastes the cure into the tool that refused.
+    #[test]
+    fn a_cure_is_in_the_words_of_the_callers_tool() {
+        const KEY: &str = "dev.agentbox.workspace";
+        for (tool, adds) in [
+            (Tool::Engine, format!("the annotation {KEY}=/work")),
+            (Tool::Annotating, format!("--annotation {KEY}=/work")),
+            (Tool::Pod, format!("the pod's annotation {KEY}: \"/work\"")),
+        ] {
+            let error = PlanError::WhichWorkspace {
+                policy: "strict".into(),
+                holder: "/work".into(),
+                rivals: "/data".into(),
+                tool,
+            };
+            let words = error.to_string();
+            assert!(words.contains(&format!(": add {adds}, ")), "{words}");
+        }
+        let off = |tool| {
+            let id = "other".to_owned();
+            let place = "/cache".into();
+            PlanError::SetIdNeighbour { id, place, tool }.to_string()
+        };
+        let option = "start other with --annotation dev.agentbox.privileges.set-id=off";
+        assert!(off(Tool::Annotating).ends_with(option));
+        assert!(off(Tool::Pod).ends_with("dev.agentbox.privileges.set-id: \"off\""));
+        let tracked = |tool| {
+            let error = PlanError::Tracked {
+                policy: "standard".into(),
+                path: ".netrc".into(),
+                source_path: "/srv/project".into(),
+                tool,
+            };
+            error.to_string()
+        };
+        let root = "list it in filesystem.credentials of the node's policy";
+        assert!(tracked(Tool::Annotating).ends_with(root));
+        let option = "show it: --set filesystem.credentials=+,NAME";
+        assert!(tracked(Tool::Wrap).ends_with(option));
     }
 }

@@ -10,8 +10,7 @@ use super::filesystem::{CredentialDirectory, EphemeralMount};
 use super::git::GitState;
 use super::mount::PlannedMount;
 use super::protect::{FoundProtected, ProtectedPath};
-use super::sorted_mounts::{CredentialLocation, SortedMounts};
-use crate::policy::Policy;
+use super::sorted_mounts::{CredentialLocation, MountRules, SortedMounts};
 
 impl SortedMounts {
     /// Remembers where a credential was found.
@@ -60,7 +59,7 @@ impl SortedMounts {
     /// Tells git of hidden files in writable mounts, and refuses if git would commit one as changed.
     pub(super) fn tell_git(
         &mut self,
-        policy: &Policy,
+        rules: MountRules<'_>,
         destination: &Path,
         facts: &SourceFacts,
     ) -> Result<(), PlanError> {
@@ -68,7 +67,7 @@ impl SortedMounts {
             if inside.git.is_nothing() || !self.is_written(&destination.join(&inside.path)) {
                 continue;
             }
-            let (policy, path) = (policy.name.to_string(), inside.path.clone());
+            let (policy, path) = (rules.policy.name.to_string(), inside.path.clone());
             let source_path = facts.path.clone();
             match &inside.git {
                 GitState::Nothing => {}
@@ -83,6 +82,7 @@ impl SortedMounts {
                         policy,
                         path,
                         source_path,
+                        tool: rules.tool,
                     });
                 }
                 GitState::Untold(why) => {
@@ -91,6 +91,7 @@ impl SortedMounts {
                         path,
                         source_path,
                         why: why.clone(),
+                        tool: rules.tool,
                     });
                 }
             }

@@ -152,7 +152,7 @@ pub fn plan(
     let mut filesystem = mounts::plan(&governing, spec, bundle, &mut warnings)?;
     scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
     refuse_left_out(&governing.policy, &filesystem)?;
-    let facts = set_id::OwnerFacts::new(bundle, host, &namespaces);
+    let facts = set_id::OwnerFacts::new(bundle, host, &namespaces, governing.tool);
     let policy = &governing.policy;
     let set_id = owners(policy, spec, facts, &mut filesystem, &mut warnings)?;
     let capability_limit = privileges::limit(privileges, set_id.switch);

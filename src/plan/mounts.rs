@@ -133,6 +133,7 @@ fn sort(
         never: NeverList::builtin(),
         meant: &meant,
         policy,
+        tool: resolved.tool,
         pod: pod.as_ref(),
         ipc: &ipc,
         cwd: process.map_or(Path::new("/"), |p| p.cwd().as_path()),

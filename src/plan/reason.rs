@@ -166,8 +166,8 @@ impl OmittedItem {
                 let others = others.join(", ");
                 match (options.iter().any(|option| option == "rw"), others.as_str()) {
                     (true, "") => format!("{at} is read-only"),
-                    (true, others) => format!("{at} is read-only and without {others}"),
-                    (false, others) => format!("{at} is without {others}"),
+                    (true, others) => format!("{at} is read-only and lacks the options {others}"),
+                    (false, others) => format!("{at} lacks the options {others}"),
                 }
             }
             Self::HiddenFile { path } => format!("the file {}", text::of(path)),

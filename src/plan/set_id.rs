@@ -20,13 +20,13 @@ use super::pod::pod_role;
 use super::reason::MountReason;
 use super::warning::Warning;
 use crate::engines::annotation::SANDBOX;
-use crate::policy::{Field, Policy, SetIdRule, Switch, annotation_key};
+use crate::policy::{Field, Policy, SetIdRule, Switch, Tool};
 
 /// The mount point of a container's shared memory.
 const SHM: &str = "/dev/shm";
 
 /// The setting that allows such files on any mounts.
-const ON: &str = "privileges.set-id = \"on\" in the policy";
+const ON: &str = "privileges.set-id = \"on\" in a policy file of the node";
 
 /// The programs that hold a pod's network for podman: they run nothing else.
 const HOLDERS: [&str; 2] = ["/catatonit", "/pause"];
@@ -110,16 +110,16 @@ impl fmt::Display for SetIdCause {
 
 impl SetIdCause {
     /// What would allow such files.
-    pub fn cure(&self) -> String {
-        let field = annotation_key(Field::PrivilegesSetId);
-        let mapped = annotation_key(Field::FilesystemIdmap);
+    pub fn cure(&self, tool: Tool) -> String {
         match self {
             Self::Policy => format!(
-                "the annotation {field}=auto, where the ceiling has it; privileges.set-id = \"on\" in a policy file of the node"
+                "{}, if the ceiling allows it; or {ON}",
+                tool.names(&tool.sets(Field::PrivilegesSetId, "auto"))
             ),
             Self::Mount { .. } => format!(
-                "let it be mapped: a directory that an ordinary user owns, root as the container's user, {mapped}=auto (on for other \
-                 mounts than the workspace); or mount it read-only"
+                "let its ids be mapped: an ordinary user owns it, the container's user is root, and {} (\"on\" for more than \
+                 the workspace); or mount it read-only",
+                tool.sets(Field::FilesystemIdmap, "auto")
             ),
             Self::SeveralOwners { at } => format!(
                 "give all of it one owner (chown -R, outside or at {} inside), and start again",
@@ -127,12 +127,12 @@ impl SetIdCause {
             ),
             Self::Group { .. } => "chgrp it to the owner's own group, and start again".to_owned(),
             Self::Shared { .. } => format!(
-                "mount only the files that are needed, and keep a cache in the workspace; {ON}, where no hostile container shares \
+                "mount only the files that are needed, and keep a cache in the workspace; or {ON}, if no hostile container shares \
                  the directory"
             ),
             Self::Namespaces => {
                 format!(
-                    "give it a network, processes and IPC of its own; {ON}, where no hostile container shares them"
+                    "give it a network, processes and IPC of its own; or {ON}, if no hostile container shares them"
                 )
             }
             Self::Pod => ON.to_owned(),
@@ -167,6 +167,7 @@ pub(super) struct OwnerFacts<'a> {
     bundle: &'a BundleFacts,
     host: &'a HostFacts,
     namespaces: &'a [PlannedNamespace],
+    tool: Tool,
 }
 
 impl<'a> OwnerFacts<'a> {
@@ -174,11 +175,13 @@ impl<'a> OwnerFacts<'a> {
         bundle: &'a BundleFacts,
         host: &'a HostFacts,
         namespaces: &'a [PlannedNamespace],
+        tool: Tool,
     ) -> Self {
         Self {
             bundle,
             host,
             namespaces,
+            tool,
         }
     }
 }
@@ -195,6 +198,7 @@ pub(super) fn owners(
         bundle,
         host,
         namespaces,
+        tool,
     } = facts;
     let container = idmap::IdmapContext {
         policy: &policy.filesystem,
@@ -203,7 +207,7 @@ pub(super) fn owners(
         host,
     };
     idmap::place(container, bundle, plan, warnings)?;
-    check_neighbours(bundle, plan)?;
+    check_neighbours(bundle, plan, tool)?;
     let rule = policy.privileges.set_id;
     let (switch, cause) = decide(rule, spec, bundle, plan, namespaces);
     Ok(SetId {
@@ -323,7 +327,11 @@ fn may_be_shared(mount: &PlannedMount) -> Option<SetIdCause> {
 
 /// Refuses a container that writes with the node's ids if a neighbour may make set-user-ID files under `auto`. In a
 /// volume, another container runs them.
-fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), PlanError> {
+fn check_neighbours(
+    bundle: &BundleFacts,
+    plan: &FilesystemPlan,
+    tool: Tool,
+) -> Result<(), PlanError> {
     let mut all = bundle.neighbours.values().flatten();
     let mut mounts = plan.mounts.iter();
     let volume = mounts.find(|m| m.why == MountReason::Volume && m.is_writable());
@@ -333,6 +341,7 @@ fn check_neighbours(bundle: &BundleFacts, plan: &FilesystemPlan) -> Result<(), P
         (Some(other), Some(place)) => Err(PlanError::SetIdNeighbour {
             id: short(&other.id).to_owned(),
             place: place.to_owned(),
+            tool,
         }),
         _ => Ok(()),
     }

@@ -164,7 +164,7 @@ impl SortedMounts {
         if rules.policy.filesystem.git_config == GitConfigRule::ReadOnly {
             self.protect(destination, &facts.protected.settings);
         }
-        self.tell_git(rules.policy, destination, facts)?;
+        self.tell_git(rules, destination, facts)?;
         match (&facts.unsearched, rules.policy.filesystem.search) {
             (Some(why), SearchRule::Complete) => Err(PlanError::Unsearched {
                 destination: destination.to_owned(),

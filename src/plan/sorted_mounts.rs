@@ -10,7 +10,7 @@ use super::mount::{OmittedMount, PlannedMount};
 use super::never::{NeverList, VisibleCredentials};
 use super::pod::Pod;
 use super::protect::ProtectedPath;
-use crate::policy::Policy;
+use crate::policy::{Policy, Tool};
 
 /// A mount's target as the engine names it.
 #[derive(Clone, Copy)]
@@ -25,6 +25,8 @@ pub(super) struct MountRules<'a> {
     pub(super) never: &'a NeverList,
     pub(super) meant: &'a VisibleCredentials,
     pub(super) policy: &'a Policy,
+    /// The caller's tool, for the words of an error.
+    pub(super) tool: Tool,
     /// The pod, if a kubelet made the container.
     pub(super) pod: Option<&'a Pod>,
     /// The ids of the container and of those with which it shares System V objects and shared memory.

@@ -286,7 +286,7 @@ impl Warning {
             ),
             Self::NoLayer { root, why } => write!(
                 f,
-                "writes to the root file system are thrown away: {} is {why}",
+                "writes to the root file system are discarded: {} is {why}",
                 root.display()
             ),
             Self::StrangeVolume { place, name } => write!(

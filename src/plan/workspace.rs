@@ -222,8 +222,9 @@ fn guess(
     if files.mounts == MountRule::Drop {
         return Err(PlanError::WhichWorkspace {
             policy: rules.policy.name.to_string(),
-            holder: holder.place().to_owned(),
+            holder: holder.place().display().to_string(),
             rivals,
+            tool: rules.tool,
         });
     }
     warnings.push(Warning::GuessedWorkspace {

@@ -2,7 +2,7 @@
 //! denials, `audit`, `suggest` and `policy check` all ask this module.
 
 use super::list::list_text;
-use super::{Field, POLICY_KEY, SyscallProfile, annotation_key};
+use super::{Field, POLICY_KEY, SyscallProfile, WORKSPACE_KEY, annotation_key};
 use crate::rules::closed::{is_above_metadata, is_metadata, touches};
 use crate::rules::{EgressRule, HostName, HostReach, RuleTarget};
 
@@ -50,13 +50,25 @@ impl Tool {
 
     /// The text that sets a field.
     pub fn sets(self, field: Field, value: &str) -> String {
-        let key = annotation_key(field);
         match self {
-            Self::Engine => format!("{key}={value}"),
+            Self::Wrap => format!("--set {field}={value}"),
+            Self::Engine | Self::Annotating | Self::Pod => {
+                self.annotates(&annotation_key(field), value)
+            }
+        }
+    }
+
+    /// The text that names the workspace. `wrap` does so itself: its `--set` has no such key.
+    pub fn sets_workspace(self, place: &str) -> String {
+        self.annotates(WORKSPACE_KEY, place)
+    }
+
+    fn annotates(self, key: &str, value: &str) -> String {
+        match self {
+            Self::Engine | Self::Wrap => format!("{key}={value}"),
             Self::Annotating => format!("--annotation {}", typed(&format!("{key}={value}"))),
             // The escapes of a text in Rust are those of YAML.
             Self::Pod => format!("{key}: {value:?}"),
-            Self::Wrap => format!("--set {field}={value}"),
         }
     }
 
@@ -160,7 +172,7 @@ const NO_RULE: &str = "the log names no rule for it";
 const ADDRESS: &str = "an address or a pattern may be the node's own";
 const PRIVATE: &str = "it lies in a network of the node";
 const NO_DOT: &str = "a name without a dot is a host of the node's network, which internal: and service: rules allow";
-const NOT_PUBLIC: &str = "the internet has no such name";
+const NOT_PUBLIC: &str = "not a public DNS name";
 const NODE: &str =
     "it is the node itself: only a rule node:HOST:PORT allows it, within the node file's ceiling";
 

@@ -22,8 +22,8 @@ use crate::text::{DidYouMean, ValueError};
 pub enum PolicyError {
     /// A key that looks like ours but is not.
     #[error(
-        "annotation {key} is not one of agentbox's{}; its keys are dev.agentbox.policy, dev.agentbox.workspace, and \
-         dev.agentbox. with each field of `agentbox policy show standard`",
+        "annotation {key} is not one of agentbox's{}; use dev.agentbox.policy, .workspace or a field of `agentbox policy show \
+         standard`",
         DidYouMean(suggestion.as_deref())
     )]
     AnnotationKey {
@@ -43,7 +43,7 @@ pub enum PolicyError {
     },
 
     /// An annotation whose value is too long to be meant.
-    #[error("annotation {key}: its value has {length} bytes, at most {limit} are read")]
+    #[error("annotation {key}: its value is too large: {length} bytes, the limit is {limit}")]
     AnnotationTooLong {
         /// The key, one of ours.
         key: String,
@@ -173,7 +173,7 @@ pub enum PolicyError {
     },
 
     /// A file that is too long to be meant.
-    #[error("{file} has {length} bytes, at most {limit} are read")]
+    #[error("{file} is too large: {length} bytes, the limit is {limit}")]
     FileTooLong {
         /// Which file.
         file: PolicyText,

@@ -37,7 +37,7 @@ pub enum OptionError {
     },
 
     /// An option whose value is too long to be meant.
-    #[error("{option}: its value has {length} bytes, at most {limit} are read")]
+    #[error("{option}: its value is too large: {length} bytes, the limit is {limit}")]
     OptionTooLong {
         /// The option.
         option: Origin,

@@ -297,6 +297,7 @@ impl Resolver<'_> {
             description,
             workspace,
             chosen_by: by,
+            tool: self.sources.tool,
             origins,
             network_limits,
             limits: limits.iter().map(|limit| limit.policy.clone()).collect(),

@@ -84,6 +84,9 @@ pub struct ResolvedPolicy {
     pub workspace: Option<GuestPath>,
     /// Who chose the policy.
     pub chosen_by: Origin,
+    /// The caller's tool, for the words of an error of the plan.
+    #[serde(skip)]
+    pub tool: Tool,
     /// The origin of each field's value; complete.
     pub origins: BTreeMap<Field, Origin>,
     /// The policies that limit it.

@@ -29,8 +29,8 @@ use crate::sys::{process_id, procfs, user};
 pub enum SandboxEntryError {
     /// The kernel does not open its user namespace.
     #[error(
-        "the kernel does not show this user the user namespace of process {pid} ({source}): a sandbox can be entered by the user who \
-         started it, without sudo and by `sudo agentbox` alone if it was started so"
+        "the kernel does not show this user the user namespace of process {pid} ({source}): call agentbox as its starter did, with \
+         or without sudo"
     )]
     Closed {
         /// The init process, by the record.
@@ -51,8 +51,8 @@ pub enum SandboxEntryError {
     },
     /// The kernel keeps a process's groups, and the sandbox does not have this one.
     #[error(
-        "this process has the group {0}, which the sandbox does not have, and cannot give it up: call it from a shell like the one in \
-         which the sandbox was started (without newgrp or sg), or start the sandbox again"
+        "this process has the group {0}, which the sandbox lacks, and cannot drop it: use a shell without `newgrp` or `sg`, or \
+         start the sandbox again"
     )]
     Group(u32),
 }

@@ -11,6 +11,7 @@ use crate::audit::{
 };
 use crate::network::Listeners;
 use crate::plan::SetIdCause;
+use crate::policy::Tool;
 use crate::seccomp::SetIdWords;
 use crate::sidecar::SidecarError;
 use crate::sidecar::attachment::{Attachment, FdTag};
@@ -188,10 +189,15 @@ impl ReceivedFds {
             context,
             inside: inside.take(),
         });
+        let served = node.map(|node| self.serving(node, callers, inside));
+        let serving = served.transpose()?;
+        let context = serving.as_ref().map(|(serving, _)| &serving.context);
+        let context = context.or(calls_log.as_ref().map(|log| &log.context));
+        let tool = context.map_or(Tool::default(), Context::tool);
         let calls = match self.calls.take() {
             Some(listening) => {
                 let filter = self.filter.take().ok_or_else(missing)?;
-                let set_id = attachment.set_id.map(in_words);
+                let set_id = attachment.set_id.map(|cause| in_words(cause, tool));
                 let calls = Calls::new(listening, filter.as_fd(), callers, set_id);
                 Some(calls.map_err(SidecarError::step("prepare to answer denied calls"))?)
             }
@@ -205,8 +211,6 @@ impl ReceivedFds {
             }),
             None => None,
         };
-        let served = node.map(|node| self.serving(node, callers, inside));
-        let serving = served.transpose()?;
         Ok(ServedContainer {
             init: self.init.ok_or_else(missing)?,
             inner,
@@ -257,10 +261,10 @@ impl ReceivedFds {
     }
 }
 
-fn in_words(cause: SetIdCause) -> SetIdWords {
+fn in_words(cause: SetIdCause, tool: Tool) -> SetIdWords {
     SetIdWords {
         why: cause.to_string(),
-        hint: cause.cure(),
+        hint: cause.cure(tool),
     }
 }
 

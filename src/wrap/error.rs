@@ -112,8 +112,8 @@ pub enum WrapRefusal {
     TwoPeople(&'static str, &'static str),
     /// The kernel refuses an overlay over another user namespace's directory with mounts in it.
     #[error(
-        "policy {policy} shows all of {home:?}, in which {mount:?} is mounted, and without root's rights the kernel lays no overlay over \
-         both: unmount it, run `sudo agentbox wrap`, or take --policy standard and name what is needed with --read"
+        "policy {policy} cannot show {home:?} with {mount:?} mounted in it without root: unmount it, use `sudo agentbox wrap`, or \
+         --policy standard with --read PATH"
     )]
     MountInHome {
         /// The policy.

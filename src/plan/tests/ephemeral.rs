@@ -100,7 +100,7 @@ fn the_engines_root_is_writable_only_as_a_layer_of_this_container() {
         assert_eq!(plan.filesystem.root, RootAccess::Ephemeral);
         let warned = plan.warnings[0].to_string();
         assert!(
-            warned.contains("/srv/image is ") && warned.contains("thrown away"),
+            warned.contains("/srv/image is ") && warned.contains("discarded"),
             "{warned}"
         );
         // An explicit request for it fails before the start.

@@ -5,7 +5,7 @@ use crate::plan::idmap::IdmapContext;
 use crate::plan::ids::IdmapOutcome;
 use crate::plan::set_id::is_own_group;
 use crate::plan::wrap_plan::WrapEnforcement;
-use crate::policy::{Field, Switch, annotation_key};
+use crate::policy::{Field, Switch, Tool, annotation_key};
 
 const ME: u32 = 1000;
 const ALONE: MappedIds = MappedIds::OwnerAlone { uid: ME, gid: ME };
@@ -413,9 +413,17 @@ fn the_list_of_users_decides_if_a_group_is_the_owners_own() {
 fn causes_name_the_mount_and_the_field() {
     let cause = SetIdCause::SeveralOwners { at: at("/work") };
     assert!(cause.to_string().contains("/work can be written"));
-    assert!(cause.cure().contains("chown -R"));
+    assert!(cause.cure(Tool::Engine).contains("chown -R"));
     let field = annotation_key(Field::PrivilegesSetId);
-    assert!(SetIdCause::Policy.cure().contains(&format!("{field}=auto")));
+    for (tool, sets) in [
+        (Tool::Engine, format!("the annotation {field}=auto,")),
+        (Tool::Annotating, format!("--annotation {field}=auto,")),
+        (Tool::Pod, format!("the pod's annotation {field}: \"auto\",")),
+        (Tool::Wrap, "--set privileges.set-id=auto,".to_owned()),
+    ] {
+        let cure = SetIdCause::Policy.cure(tool);
+        assert!(cure.starts_with(&sets), "{cure}");
+    }
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn about_options() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().allow(&"a.test,".repeat(10_000)),
             "Option",
-            "option --allow: its value has 70002 bytes, at most 65536 are read",
+            "option --allow: its value is too large: 70002 bytes, the limit is 65536",
         ),
         (
             case().allow("a.test").set("network.mode=none"),
@@ -74,7 +74,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().annotation("dev.agentbox.polciy", "strict"),
             "AnnotationKey",
-            "annotation \"dev.agentbox.polciy\" is not one of agentbox's; did you mean dev.agentbox.policy?; its keys are dev.agentbox.policy, dev.agentbox.workspace, and dev.agentbox. with each field of `agentbox policy show standard`",
+            "annotation \"dev.agentbox.polciy\" is not one of agentbox's; did you mean dev.agentbox.policy?; use dev.agentbox.policy, .workspace or a field of `agentbox policy show standard`",
         ),
         (
             case().field("network.limit", "a.test"),
@@ -84,7 +84,7 @@ fn about_annotations() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().field("network.mode", &"x".repeat(70_000)),
             "AnnotationTooLong",
-            "annotation dev.agentbox.network.mode: its value has 70000 bytes, at most 65536 are read",
+            "annotation dev.agentbox.network.mode: its value is too large: 70000 bytes, the limit is 65536",
         ),
         (
             case().field("network.mode", "lcoal"),
@@ -223,7 +223,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
         (
             case().file("ours", &"#".repeat(65_537)).flag("ours"),
             "FileTooLong",
-            "policy file ours.toml has 65537 bytes, at most 65536 are read",
+            "policy file ours.toml is too large: 65537 bytes, the limit is 65536",
         ),
         (
             case()

@@ -66,6 +66,8 @@ fn a_root_beyond_a_ceiling_is_an_error_with_the_root_within() {
     ] {
         let error = named().of(tool).error().to_string();
         assert!(error.contains(sets), "{error}");
+        // The plan's errors use the same words.
+        assert_eq!(case().of(tool).resolved().tool, tool);
     }
     let resolved = named().field("filesystem.root", "ephemeral").resolved();
     assert_eq!(resolved.policy.filesystem.root, RootAccess::Ephemeral);

@@ -23,8 +23,8 @@ pub enum CreateError {
     NotJudged(PathBuf),
     /// The hard limit of descriptors is too low for the mounts.
     #[error(
-        "too many open files: {mounts} mounts need {needed} descriptors, and the hard limit is {limit}; raise ulimit -n to {needed} \
-         as root, or mount less: `wrap` mounts each directory of PATH"
+        "too many open files: {mounts} mounts need {needed} descriptors, the hard limit is {limit}; raise ulimit -n to {needed} as \
+         root, or shorten PATH (`wrap`)"
     )]
     ManyMounts {
         /// How many.

@@ -39,8 +39,8 @@ use crate::sidecar::user_relay::UserRelay;
 pub enum ForegroundError {
     /// The verb does not stay to relay it.
     #[error(
-        "standard {standard} is a terminal, which is never handed to a container under a policy, and {what} does not stay to \
-         relay it: redirect it to a file, a pipe or /dev/null, or ask for a terminal with --console-socket"
+        "standard {standard} is a terminal, which no policy hands in, and {what} does not relay it: redirect it (a file, a pipe, \
+         /dev/null), or use --console-socket"
     )]
     Terminal {
         /// For example "input".

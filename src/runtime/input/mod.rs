@@ -30,8 +30,8 @@ pub enum ProcessRefusal {
     SeLinux,
     /// The process could not be set up within its limits.
     #[error(
-        "process.rlimits: RLIMIT_NOFILE is {soft}, and a process is set up with up to {needed} descriptors: ask for {needed} \
-         at least; the program may lower its own limit"
+        "process.rlimits: RLIMIT_NOFILE is {soft}, but the set-up needs {needed} descriptors: request {needed} or more; the program \
+         may lower it"
     )]
     FewFiles {
         /// The requested limit.

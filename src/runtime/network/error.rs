@@ -64,8 +64,8 @@ pub enum RulesError {
     Secret(String),
     /// A host for which the container's certificate authority is not valid.
     #[error(
-        "TLS is opened for this container (network.tls) by a certificate authority that is good for the hosts of its first rules for \
-         requests, and {0} is none of them: create the container with a rule for requests to it"
+        "the certificate authority of this container (network.tls) is not valid for {0}: create the container with a request rule \
+         for it"
     )]
     NotOpened(Box<NetworkRule>),
     /// The port is one for incoming connections, so it cannot lead out.
