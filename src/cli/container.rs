@@ -34,7 +34,7 @@ pub struct Create {
     /// Unix socket that receives a pidfd of the init process
     #[arg(long, value_name = "SOCKET")]
     pub pidfd_socket: Option<PathBuf>,
-    /// Use MS_MOVE instead of pivot_root (for a root file system on a ramdisk)
+    /// Use MS_MOVE instead of pivot_root, for roots on a ramdisk
     #[arg(long)]
     pub no_pivot: bool,
     /// Do not create a session keyring; refused under a policy
@@ -106,13 +106,13 @@ pub struct Exec {
     /// Set no_new_privs; always set under a policy
     #[arg(long)]
     pub no_new_privs: bool,
-    /// Add a capability, repeatable; under a policy only one of the container's
+    /// Add a capability, repeatable; policies allow only the container's own
     #[arg(long, short, value_name = "CAP")]
     pub cap: Vec<String>,
     /// Pass on N file descriptors after standard error
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub preserve_fds: i32,
-    /// Run in a sub-cgroup of the container; on cgroup v1 also per controller
+    /// Run in a sub-cgroup of the container; v1: per controller
     #[arg(long, value_name = "[CONTROLLER,...:]PATH")]
     pub cgroup: Vec<String>,
     /// Run even if the container is paused
@@ -141,7 +141,7 @@ pub struct Kill {
 /// `delete`
 #[derive(Debug, Args)]
 pub struct Delete {
-    /// Kill a running container first; succeed if it does not exist
+    /// Kill a running container first; accept a missing one
     #[arg(long, short)]
     pub force: bool,
     /// Container id
@@ -160,7 +160,7 @@ pub struct List {
     /// Print only the ids
     #[arg(long, short)]
     pub quiet: bool,
-    /// List the containers of all engines, with policy, network mode and denials
+    /// List all engines' containers, with policy, network mode and denials
     #[arg(long, short)]
     pub all: bool,
 }

@@ -75,6 +75,9 @@ mod tests {
 
     use super::*;
 
+    /// Words of a help line. A longer line wraps in a terminal of 80 columns.
+    const MOST_WORDS: usize = 10;
+
     #[test]
     fn every_verb_is_in_one_group_and_its_line_is_short() {
         let command = Cli::command();
@@ -94,6 +97,35 @@ mod tests {
             .collect();
         assert_eq!(grouped.len(), verbs.len());
         assert_eq!(grouped.into_iter().collect::<BTreeSet<_>>(), verbs);
+    }
+
+    /// The words of a help line, without its default in brackets.
+    fn words(help: &str) -> usize {
+        let text = help.split_once(" [").map_or(help, |(before, _)| before);
+        text.split_whitespace().count()
+    }
+
+    fn check_lines(command: &Command, verb: &str, long: &mut Vec<String>) {
+        let arguments = command.get_arguments();
+        let helps = arguments.map(|argument| (argument.get_id().as_str(), argument.get_help()));
+        for (name, help) in helps.chain([("", command.get_about())]) {
+            let help = help.map(ToString::to_string).unwrap_or_default();
+            if words(&help) > MOST_WORDS || help.ends_with('.') {
+                long.push(format!("{verb} {name}: {help}"));
+            }
+        }
+        for below in command.get_subcommands() {
+            check_lines(below, &format!("{verb} {}", below.get_name()), long);
+        }
+    }
+
+    #[test]
+    fn a_help_line_has_at_most_ten_words() {
+        let mut long = Vec::new();
+        check_lines(&Cli::command(), "agentbox", &mut long);
+        assert!(long.is_empty(), "{long:#?}");
+        // The control.
+        assert_eq!(words("Allow a host, repeatable [default port: 443]"), 4);
     }
 
     #[test]

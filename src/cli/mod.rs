@@ -193,7 +193,7 @@ const FREQUENT: [VerbReader; 8] = [
 /// Options that precede the verb.
 #[derive(Debug, Clone, Args)]
 pub struct GlobalOptions {
-    /// Directory of container state; without it, an ID may be of any engine
+    /// Directory of container state; without it, IDs of all engines
     #[arg(long, default_value = DEFAULT_ROOT, value_name = "DIR")]
     pub root: PathBuf,
     /// Whether `--root` was given on the command line.
@@ -348,13 +348,13 @@ pub enum Verb {
     Policy(PolicyArgs),
     /// Show a container's rules, connections and denials
     Network(NetworkArgs),
-    /// Show what a container was allowed and denied, also after its end
+    /// Show what was allowed and denied, also after the end
     Audit(Audit),
-    /// Print the rules that would have allowed what a run was denied
+    /// Print the rules that would have allowed a run's denials
     Suggest(Suggest),
-    /// Print or check a run's receipt: a signed record of walls and log
+    /// Print or check the signed record of a run (receipt)
     Receipt(Receipt),
-    /// Print the public key for receipts; make the key if missing
+    /// Print the public key for receipts; create it if missing
     Key,
     /// List connections that wait for approval
     Approvals(Approvals),
@@ -372,13 +372,13 @@ pub enum Verb {
     ///
     /// Exit status: 0 `agentbox wrap` works as this user, 1 it does not, 2 the command line is wrong
     Doctor(Doctor),
-    /// Install agentbox, and register it with the engines that are here
+    /// Install agentbox, and register it with this machine's engines
     Install(Install),
     /// Remove what `install` added
     Uninstall(Uninstall),
     /// Review a project's .agentbox.toml, and trust it
     Trust(Trust),
-    /// Run a command behind the walls, without an engine or image
+    /// Run a command behind the walls, without engine or image
     #[command(after_help = WRAP_EXAMPLES)]
     Wrap(Box<Wrap>),
 }

@@ -34,7 +34,7 @@ pub struct Explain {
     /// Also list differences from Docker's profile (`docker`) or another policy
     #[arg(long, value_name = "docker|POLICY", requires = "syscalls")]
     pub compare: Option<String>,
-    /// Container: id, name or first 12 characters of the id [default: explain `wrap` here]
+    /// Container name, id or its first 12 characters [default: explain `wrap` here]
     pub id: Option<String>,
 }
 
@@ -47,10 +47,10 @@ pub struct Verify {
     /// `--format json` is the same as --json
     #[arg(long, short, hide = true, value_enum, conflicts_with = "json")]
     pub format: Option<TextFormat>,
-    /// Test a new container under this policy [default: the policy of a container without annotations]
+    /// Test a new container under this policy [default: as without annotations]
     #[arg(long, value_name = "NAME", conflicts_with = "id")]
     pub policy: Option<String>,
-    /// Running container to test: id, name or first 12 characters of the id
+    /// Container to test: name, id or its first 12 characters
     pub id: Option<String>,
 }
 
@@ -63,7 +63,7 @@ pub struct NetworkArgs {
     /// The same as --format json
     #[arg(long, hide = true, conflicts_with = "format")]
     pub json: bool,
-    /// Container: id, name or first 12 characters of the id
+    /// Container name, id or its first 12 characters
     pub id: String,
 }
 
@@ -76,10 +76,10 @@ pub struct Suggest {
     /// The same as --format json
     #[arg(long, hide = true, conflicts_with = "format")]
     pub json: bool,
-    /// Save the run's policy with these rules added, under this name
+    /// Save the run's policy plus these rules under this name
     #[arg(long, value_name = "NAME", conflicts_with_all = ["format", "json"])]
     pub write: Option<String>,
-    /// Container: id, name or first 12 characters of the id; also a deleted one
+    /// Container, also deleted: name, id or its first 12 characters
     pub id: String,
 }
 
@@ -90,7 +90,7 @@ pub struct Receipt {
     /// Check a receipt
     #[command(subcommand)]
     pub verb: Option<ReceiptVerb>,
-    /// Container: id, name or first 12 characters of the id; also a deleted one
+    /// Container, also deleted: name, id or its first 12 characters
     pub id: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub enum ReceiptVerb {
 pub struct VerifyReceipt {
     /// Receipt file
     pub file: PathBuf,
-    /// Public key of the node that signed it, from `agentbox key`
+    /// Public key of the node that signed it (`agentbox key`)
     #[arg(long, value_name = "FILE")]
     pub key: PathBuf,
     /// Directory of the run [default: this node's]
@@ -129,7 +129,7 @@ pub struct Audit {
     /// Print new lines until the container is deleted
     #[arg(long, requires = "id")]
     pub follow: bool,
-    /// Only lines since a time (2026-01-02T03:04:05Z) or duration (90s, 10m, 2h)
+    /// Only lines since a time (2026-01-02T03:04:05Z) or duration (10m)
     #[arg(long, value_name = "WHEN")]
     pub since: Option<String>,
     /// Only lines of this wall
@@ -144,7 +144,7 @@ pub struct Audit {
     /// Print the JSON Schema of a log line
     #[arg(long, exclusive = true)]
     pub schema: bool,
-    /// Container (also a deleted one), or a run's start time, to the second [default: list the latest runs]
+    /// Container, also deleted, or a run's start time [default: list the latest runs]
     pub id: Option<String>,
 }
 
@@ -170,23 +170,23 @@ pub struct Approvals {
     /// The same as --format json
     #[arg(long, hide = true, conflicts_with = "format")]
     pub json: bool,
-    /// Container: id, name or first 12 characters of the id [default: all]
+    /// Container name, id or its first 12 characters [default: all]
     pub id: Option<String>,
 }
 
 /// `approve`
 #[derive(Debug, Args)]
 pub struct Approve {
-    /// Approve for a time (90s, 10m, 2h), then close its connections [default: while the container runs]
+    /// Approve for a time (10m), then close its connections [default: while the container runs]
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "once")]
     pub lasting: Option<String>,
-    /// Approve until then: HH:MM here within a day, or a date (2026-12-01T18:00:00Z)
+    /// Approve until HH:MM (local) or a date (2026-12-01T18:00:00Z)
     #[arg(long, value_name = "TIME", conflicts_with_all = ["once", "lasting"])]
     pub until: Option<String>,
     /// Approve one connection only
     #[arg(long)]
     pub once: bool,
-    /// Container: id, name or first 12 characters of the id
+    /// Container name, id or its first 12 characters
     pub id: String,
     /// Number from `approvals`, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
@@ -196,7 +196,7 @@ pub struct Approve {
 /// `deny`
 #[derive(Debug, Args)]
 pub struct Deny {
-    /// Container: id, name or first 12 characters of the id
+    /// Container name, id or its first 12 characters
     pub id: String,
     /// Number from `approvals`, or host and port
     #[arg(value_name = "NUMBER|HOST:PORT")]
@@ -206,7 +206,7 @@ pub struct Deny {
 /// `extend`
 #[derive(Debug, Args)]
 pub struct Extend {
-    /// Container: id, name or first 12 characters of the id
+    /// Container name, id or its first 12 characters
     pub id: String,
     /// Time to add (90s, 30m, 2h)
     #[arg(value_name = "DURATION")]
@@ -233,7 +233,7 @@ pub struct PolicyArgs {
 /// The verbs after `policy`.
 #[derive(Debug, Subcommand)]
 pub enum PolicyVerb {
-    /// Test whether a policy allows a connection, and print the deciding or missing rule
+    /// Test whether a policy allows a connection, by which rule
     ///
     /// Exit status: 0 allowed, 1 denied, 2 no answer
     Check(PolicyCheck),
@@ -262,7 +262,7 @@ pub struct PolicyCheck {
     /// Annotation, repeatable; the prefix `dev.agentbox.` is optional
     #[arg(long, value_name = "K=V")]
     pub annotation: Vec<String>,
-    /// Test the rules of a container: id, name or first 12 characters of the id
+    /// Test this container's rules (name, id or 12 characters)
     #[arg(long, value_name = "ID", conflicts_with_all = ["name", "annotation"])]
     pub container: Option<String>,
     /// Print JSON
@@ -349,7 +349,7 @@ pub struct Trust {
         requires = "list"
     )]
     pub format: Option<TextFormat>,
-    /// Project directory, policy file or env file [default: the top of the current repository]
+    /// Project directory, policy file or env file [default: the repository's top]
     #[arg(value_name = "DIR|FILE")]
     pub dir: Option<PathBuf>,
 }

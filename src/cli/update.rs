@@ -9,13 +9,13 @@ use crate::policy::Lifetime;
 /// `update`
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct Update {
-    /// Replace the network rules, and close connections they do not allow
+    /// Replace the network rules; close connections they do not allow
     #[arg(long, value_name = "RULES")]
     pub network_allow: Option<String>,
     /// Add rules and presets, comma-separated, within the ceiling
     #[arg(long, value_name = "RULES", conflicts_with = "network_allow")]
     pub network_add: Option<String>,
-    /// Added rules expire after this time (90s, 10m, 2h), and their connections close
+    /// Expire added rules, and close connections, after this time (10m)
     #[arg(
         long = "for",
         value_name = "DURATION",
@@ -23,7 +23,7 @@ pub struct Update {
         conflicts_with = "until"
     )]
     pub lasting: Option<Lifetime>,
-    /// Added rules expire then: HH:MM here within a day, or a date (2026-12-01T18:00:00Z)
+    /// Expire added rules at HH:MM (local) or a date (2026-12-01T18:00:00Z)
     #[arg(long, value_name = "TIME", requires = "network_add")]
     pub until: Option<String>,
     /// Remove rules and presets
@@ -32,14 +32,14 @@ pub struct Update {
     /// Replace the deny rules added to the policy's own
     #[arg(long, value_name = "RULES")]
     pub network_deny: Option<String>,
-    /// Open inbound ports, comma-separated, within the ceiling, until the container ends
+    /// Open inbound ports, comma-separated, within the ceiling
     #[arg(
         long,
         value_name = "PORTS",
         conflicts_with_all = ["network_allow", "network_add", "network_remove", "network_deny"]
     )]
     pub inbound_add: Option<String>,
-    /// JSON file with an OCI `resources` object (`-`: standard input); replaces other limits
+    /// Take all limits from an OCI `resources` file [`-`: standard input]
     #[arg(long, short, value_name = "FILE")]
     pub resources: Option<PathBuf>,
     /// Block I/O weight, 10 to 1000
@@ -48,7 +48,7 @@ pub struct Update {
     /// Period of the CPU quota, in microseconds
     #[arg(long, value_name = "USEC")]
     pub cpu_period: Option<u64>,
-    /// CPU time in each period, in microseconds; -1 for no limit
+    /// CPU time in each period, in microseconds [-1: no limit]
     #[arg(long, value_name = "USEC", allow_negative_numbers = true)]
     pub cpu_quota: Option<i64>,
     /// CPU time that can be saved up, in microseconds
@@ -72,7 +72,7 @@ pub struct Update {
     /// 1: run only on an idle CPU; 0: as usual
     #[arg(long, value_name = "0|1")]
     pub cpu_idle: Option<i64>,
-    /// Memory limit in bytes or with a unit (64M); -1 for no limit
+    /// Memory limit in bytes or with a unit (64M) [-1: no limit]
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     pub memory: Option<String>,
     /// Soft memory limit
@@ -96,7 +96,7 @@ pub struct Update {
     /// Not supported: the Intel RDT schema cannot be changed later
     #[arg(long, value_name = "SCHEMA")]
     pub mem_bw_schema: Option<String>,
-    /// Container id, name or at least 12 characters of the id
+    /// Container name, id or its first 12 characters
     pub id: String,
 }
 

@@ -65,7 +65,7 @@ fn below_home(path: OsString, home: Option<OsString>) -> PathBuf {
 /// `wrap`
 #[derive(Debug, Default, Clone, Args)]
 pub struct Wrap {
-    /// Policy: strict, standard, permissive, a node's policy, or a file (with `/` or `.toml`)
+    /// Policy: strict, standard, permissive, a node's policy or a file
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
     /// Project directory [default: the current directory]
@@ -80,40 +80,40 @@ pub struct Wrap {
     /// Always refuse a host, repeatable [default: all its ports]
     #[arg(long, value_name = "HOST[:PORT],@PRESET")]
     pub deny: Vec<String>,
-    /// Ask at the terminal about unlisted hosts and signatures; without a terminal, hosts wait for `agentbox approve`
+    /// Ask at the terminal about unlisted hosts and signatures
     #[arg(long)]
     pub ask: bool,
     /// Set a policy field, repeatable (fields: `agentbox policy show standard`)
     #[arg(long, value_name = "FIELD=VALUE")]
     pub set: Vec<String>,
-    /// End the command after this time (90s, 30m, 1h30m), status 124
+    /// End the command after this time (1h30m), status 124
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
-    /// End the command after this time without processor use or network traffic, status 124
+    /// End the command after this time without activity, status 124
     #[arg(long, value_name = "DURATION")]
     pub idle_timeout: Option<String>,
-    /// Set a variable, or pass yours on, repeatable [default: HOME, PATH, TERM, LANG and a few others]
+    /// Set a variable, or pass yours on, repeatable [default: HOME, PATH, TERM, LANG and others]
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
-    /// Also mount this path read-only, repeatable; the credentials listed in policies/never.toml stay hidden
+    /// Also mount this path read-only, without its credentials, repeatable
     #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub read: Vec<PathBuf>,
-    /// Also allow writing here, repeatable. Home directories and root's programs are always refused
+    /// Also allow writing here, repeatable; home directories are refused
     #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub write: Vec<PathBuf>,
     /// Make this path look empty, also in the workspace, repeatable
     #[arg(long, value_name = "PATH", value_parser = path_or_below_home())]
     pub hide: Vec<PathBuf>,
-    /// Let a protected file of the workspace be written, such as .git/hooks, repeatable; `*` for all
+    /// Allow writing a protected file (.git/hooks), repeatable [`*`: all]
     #[arg(long, value_name = "NAME", value_parser = ProtectedName::typed)]
     pub unprotect: Vec<ProtectedName>,
-    /// Print no progress and no notices; denials are listed at exit
+    /// Print no progress and no notices; list denials at exit
     #[arg(long, short)]
     pub quiet: bool,
     /// Hide package caches [default: readable, writes are discarded]
     #[arg(long)]
     pub no_caches: bool,
-    /// Keep writes to package caches for the next run in this workspace
+    /// Keep writes to package caches for this workspace's next run
     #[arg(long, conflicts_with = "no_caches")]
     pub keep_caches: bool,
     /// Write a Markdown summary of denials to this file
@@ -125,10 +125,10 @@ pub struct Wrap {
     /// Publish a server's port, repeatable [default address: 127.0.0.1]
     #[arg(long, value_name = "[ADDR:]HOSTPORT[:PORT]")]
     pub publish: Vec<Publish>,
-    /// Reach a service of this machine at localhost:PORT, or a database's socket, repeatable
+    /// Reach this machine's service at localhost:PORT or a socket, repeatable
     #[arg(long, value_name = "[HOST:]PORT|SOCKET", value_parser = ConnectService::named)]
     pub connect: Vec<ConnectService>,
-    /// Sign with a key of your SSH agent (fingerprint, comment or .pub file), repeatable [default: all keys]
+    /// Sign with this key of your SSH agent, repeatable [default: all]
     #[arg(long, value_name = "KEY", num_args = 0..=1, require_equals = true, default_missing_value = "", value_parser = key_or_path())]
     pub ssh_agent: Vec<String>,
     /// Name of the sandbox for other commands [default: random]
@@ -137,7 +137,7 @@ pub struct Wrap {
     /// Print the walls, as `explain` does, and exit
     #[arg(long)]
     pub dry_run: bool,
-    /// With --dry-run: print every mount, and the origin of each value
+    /// With --dry-run: print every mount, and each value's origin
     #[arg(long, requires = "dry_run")]
     pub all: bool,
     /// How to confine the command [default: from the settings, else namespaces]
