@@ -124,7 +124,7 @@ fn a_dry_run_says_what_it_would_do_and_changes_nothing() {
     let before = root.files();
     let said = root.install(&["--dry-run"]).ok();
     assert!(
-        said.contains("would put the binary at /usr/local/bin/agentbox"),
+        said.contains("would copy the binary to /usr/local/bin/agentbox"),
         "{said}"
     );
     assert!(
@@ -280,11 +280,11 @@ fn a_containerd_without_pods_or_with_foreign_handlers_is_left_alone() {
         + "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  runtime_type = \"x\"\n";
     for (text, why) in [
         ("disabled_plugins = [\"cri\"]\n", "disabled"),
-        ("version = 2\nplugins = {}\n", "form"),
+        ("version = 2\nplugins = {}\n", "cannot append"),
         ("version = [\n", "not TOML"),
         ("", "neither version"),
         ("root = \"/x\"\n", "neither version"),
-        (own.as_str(), "agentbox did not write"),
+        (own.as_str(), "from another program"),
     ] {
         let root = Root::new("left-alone");
         root.write(CONTAINERD, text);

@@ -144,7 +144,7 @@ fn direct_every_verb_of_the_readme_runs_at_a_terminal() {
         ),
         // Without a key of the node, the output says so.
         ("receipt", format!("receipt {id} || true"), "sign"),
-        ("suggest", format!("suggest {id}"), "nothing is to be added"),
+        ("suggest", format!("suggest {id}"), "no rule is missing"),
         (
             "update",
             format!("update {id} --network-add c.test"),

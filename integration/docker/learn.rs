@@ -138,7 +138,10 @@ fn names_are_learnt_and_become_a_policy_and_nothing_private_is() {
         "198.51.100",
         "private.example.test",
     ] {
-        let offered = suggested.split("denied, and nothing").next().unwrap();
+        let offered = suggested
+            .split("denied, without a suggestion")
+            .next()
+            .unwrap();
         assert!(!offered.contains(never), "{suggested}");
     }
     agentbox(&["suggest", &name, "--write", "learnt"]).ok();
@@ -238,7 +241,7 @@ fn mounts_that_were_written_are_told_from_those_that_were_not() {
     }
     let text = agentbox(&["suggest", &first.name]).ok();
     assert!(
-        text.contains("  /work: no file of it was written; making, renaming and removing files is not seen\n    instead: filesystem.workspace = \"read-only\""),
+        text.contains("  /work: no file in it was written (creating, renaming and removing are not recorded)\n    instead: filesystem.workspace = \"read-only\""),
         "{text}"
     );
     assert!(
@@ -249,7 +252,7 @@ fn mounts_that_were_written_are_told_from_those_that_were_not() {
     let of_data: Vec<&str> = audit
         .lines()
         .filter(|line| {
-            line.contains("mount at /data (") && line.ends_with("; a file of it was written")
+            line.contains("mount at /data (") && line.ends_with("; a file in it was written")
         })
         .collect();
     assert_eq!(of_data.len(), 1, "{audit}");

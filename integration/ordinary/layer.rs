@@ -218,7 +218,7 @@ fn a_ceiling_narrows_the_root() {
     };
     let told = explain(None).ok();
     assert!(
-        told.contains("files: the image; writes are thrown away"),
+        told.contains("files: the image; writes are discarded"),
         "{told}"
     );
     let refused = explain(Some("engine")).failed();

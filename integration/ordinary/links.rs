@@ -308,19 +308,19 @@ fn a_2_explain_says_where_hard_links_break() {
     config["root"]["readonly"] = false.into();
     let said = told(&config, "by-default").ok();
     assert!(
-        said.contains("a hard link to a file of the image comes apart"),
+        said.contains("a new hard link to a file of the image becomes a copy"),
         "{said}"
     );
     config["root"]["readonly"] = true.into();
     let said = told(&config, "read-only").ok();
     assert!(
-        said.contains("a hard link to a file of the image comes apart"),
+        said.contains("a new hard link to a file of the image becomes a copy"),
         "{said}"
     );
     let stacked = Stacked::new(&node, 2, "");
     config["root"]["path"] = stacked.root().into();
     let said = told(&config, "over-layers").ok();
-    assert!(!said.contains("comes apart"), "{said}");
+    assert!(!said.contains("becomes a copy"), "{said}");
     let id_map = serde_json::json!([{"containerID": 0, "hostID": 100_000, "size": 65536}]);
     config["linux"]["uidMappings"] = id_map.clone();
     config["linux"]["gidMappings"] = id_map;

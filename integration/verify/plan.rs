@@ -213,7 +213,7 @@ fn verify_says_which_wall_is_gone_where_exec_is_refused() {
     let words = node.call(&["verify", &container.id]);
     assert!(words.stdout.contains("the interface ev1"), "{words}");
     assert!(
-        words.stdout.contains("no process could be started"),
+        words.stdout.contains("no probe process could be started"),
         "{words}"
     );
 

@@ -168,7 +168,7 @@ fn wrap_names_the_server_of_the_machine_that_was_meant_and_no_port_without_one()
     let options = ["--name", &log, "--publish", &published.to_string()];
     person.wraps(&options, &script_of_never).ok();
     let suggested = person.agentbox(&["suggest", &log]).ok();
-    assert_eq!(suggested, "nothing is to be added\n");
+    assert_eq!(suggested, "no rule is missing\n");
     // The run's log answers `suggest`, which names every refused port.
     let name = format!("meant-{}", std::process::id());
     person.wraps(&["--name", &name], &script).ok();

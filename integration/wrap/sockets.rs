@@ -278,7 +278,7 @@ fn n56_a_restarted_server_is_reached_again_and_no_swap_leads_elsewhere() {
             _ => person.agentbox(&audit),
         }
         .ok();
-        assert!(log.contains("it is a link by now"), "{by}: {log}");
+        assert!(log.contains("it is now a link"), "{by}: {log}");
         drop(servers);
         std::fs::remove_dir_all(&aside).unwrap();
     }

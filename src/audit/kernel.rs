@@ -39,8 +39,8 @@ impl CountedLimit {
     /// The event for `times` hits. `value` is the kernel's limit, `bound` the policy's; a cure is in the words of `tool`.
     pub fn reached(self, times: u64, value: Option<u64>, bound: Option<u64>, tool: Tool) -> Event {
         let reason = match self {
-            Self::Memory => "the kernel killed processes for it, and does not report which",
-            Self::Pids => "the kernel refused new processes, and does not report whose",
+            Self::Memory => "the kernel killed processes for it; it does not report which",
+            Self::Pids => "the kernel refused new processes; it does not report whose",
         };
         // The kernel rounds memory down to whole pages.
         let unit = match self {
@@ -87,10 +87,10 @@ pub fn by_address(count: u64, via: ConnectionKind, tool: Tool) -> Event {
             ..event
         },
         _ => Event {
-            reason: Some("no route leads out; the kernel counts them, and tells no address".into()),
+            reason: Some("no route leads out; the kernel counts them without addresses".into()),
             hint: Some(
                 format!(
-                    "connect by the host's name, and allow that: {}",
+                    "connect by the host's name, and allow it: {}",
                     tool.names(&tool.adds(Field::NetworkAllow, &["HOST"]))
                 )
                 .into(),

@@ -27,7 +27,7 @@ pub fn not_watched(mount: EventDetail, error: &str) -> Event {
 
 /// The event that a file of a mount was written for the first time.
 pub fn written(mount: EventDetail) -> Event {
-    event(mount, WRITTEN, "a file of it was written".to_owned(), None)
+    event(mount, WRITTEN, "a file in it was written".to_owned(), None)
 }
 
 fn event(mount: EventDetail, cause: &str, why: String, field: Option<&str>) -> Event {
@@ -73,19 +73,19 @@ impl UnwrittenMount {
 
 /// The limits of this knowledge, for people.
 const AS_FAR_AS_KNOWN: &str =
-    "no file of it was written; making, renaming and removing files is not seen";
+    "no file in it was written (creating, renaming and removing are not recorded)";
 
 impl Mounts {
     /// For people. `line` gets an indent and a line.
     pub fn text(&self, mut line: impl FnMut(&str, &str)) {
         if !self.written.is_empty() {
-            line("", "mounts of which files were written:");
+            line("", "mounts with written files:");
         }
         for destination in &self.written {
             line("  ", destination);
         }
         if !self.unwritten.is_empty() {
-            line("", "mounts that may do with less:");
+            line("", "mounts that may need less access:");
         }
         for one in &self.unwritten {
             let (destination, instead) = (&one.destination, one.instead());

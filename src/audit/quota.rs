@@ -332,9 +332,7 @@ impl ClassUse {
         self.counts_gap_ms = self.counts_gap_ms.saturating_mul(2);
         Event {
             by: (class == Class::Verify).then_some(Actor::Verify),
-            reason: Some(
-                "too many in a short time, or too many in all: they are only counted".into(),
-            ),
+            reason: Some("too many events: they are counted without lines".into()),
             ..Event::new(class.wall(), Verdict::Noted, what)
         }
     }

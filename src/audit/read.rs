@@ -54,7 +54,7 @@ impl Log {
             let line = &rest[..end.unwrap_or(rest.len())];
             rest = &rest[end.map_or(rest.len(), |end| end + 1)..];
             if end.is_none() {
-                log.fault(number, "it is cut: its writer was stopped, the disk was full, or the end of the file was taken away");
+                log.fault(number, "it is cut: its writer was stopped, the disk was full, or the file's end was removed");
                 break;
             }
             log.take(line, number, &prev);
@@ -83,7 +83,7 @@ impl Log {
         if parsed.prev != prev {
             self.fault(
                 number,
-                "the chain is broken: it does not have the hash of the line before, which was changed, taken out or put in",
+                "the chain is broken: the line before was changed, removed or added",
             );
         } else if parsed.seq != number {
             self.fault(number, &format!("it has the number {}", parsed.seq));

@@ -141,7 +141,7 @@ fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
 }
 
 /// For walls that no field opens.
-const WALLS: &str = "to allow it would give up a wall";
+const WALLS: &str = "allowing it would give up a wall";
 /// For what no rule opens: faults of form, closed addresses, values that must not leave.
 const FORM: &str = "no rule opens it: the reason says why";
 
@@ -206,7 +206,7 @@ impl Suggestion {
             (Field::SyscallsAllow, &self.syscalls),
         ];
         if self.is_empty() && self.connect.is_empty() {
-            line("", "nothing is to be added");
+            line("", "no rule is missing");
         }
         for (field, additions) in fields.iter().filter(|(_, all)| !all.is_empty()) {
             line("", &format!("{field}:"));
@@ -237,10 +237,7 @@ impl Suggestion {
             let ports: Vec<String> = self.connect.iter().map(u16::to_string).collect();
             let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
             let field = Field::NetworkConnect;
-            line(
-                "",
-                &format!("{field}, if servers of this machine were meant:"),
-            );
+            line("", &format!("{field}, for servers of this machine:"));
             line(
                 "  ",
                 &format!("{}  refused at localhost inside", ports.join(", ")),
@@ -249,7 +246,7 @@ impl Suggestion {
             line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
         }
         if !self.left_out.is_empty() {
-            line("", "denied, and nothing is suggested for it:");
+            line("", "denied, without a suggestion:");
         }
         for refusal in &self.left_out {
             let wall = refusal.wall.as_str();
@@ -393,7 +390,7 @@ mod tests {
         );
         for words in [
             "left out: a cloud gives its machine's credentials there",
-            "left out: to allow it would give up",
+            "left out: allowing it would give up",
         ] {
             assert!(text.contains(words), "{text}");
         }
@@ -410,7 +407,7 @@ mod tests {
         });
         let seen = suggested(&lines);
         assert!(seen.is_empty());
-        let text = "network.connect, if servers of this machine were meant:\n  \
+        let text = "network.connect, for servers of this machine:\n  \
                     5432, 6379  refused at localhost inside\n  as an option: --connect 5432 --connect 6379\n";
         assert_eq!(seen.text(), text);
     }
@@ -491,7 +488,7 @@ mod tests {
         let why = "left out: no rule opens it: the reason says why\n";
         assert!(text.contains(why), "{text}");
         let text = suggested(&[call("reboot")]).text();
-        let why = "left out: to allow it would give up a wall\n";
+        let why = "left out: allowing it would give up a wall\n";
         assert!(text.contains(why), "{text}");
     }
 
@@ -593,6 +590,6 @@ mod tests {
     fn without_denials_nothing_is_suggested() {
         let seen = suggested(&[]);
         assert!(seen.is_empty());
-        assert_eq!(seen.text(), "nothing is to be added\n");
+        assert_eq!(seen.text(), "no rule is missing\n");
     }
 }

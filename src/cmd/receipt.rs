@@ -86,7 +86,7 @@ fn text(path: &Path) -> Result<String> {
     };
     let file = open().with_context(|| format!("read {path:?}"))?;
     if !file.metadata().is_ok_and(|found| found.is_file()) {
-        bail!("read {path:?}: it is no file");
+        bail!("read {path:?}: it is not a file");
     }
     let read = file.take(LONGEST + 1).read_to_string(&mut text);
     read.with_context(|| format!("read {path:?}"))?;
@@ -206,7 +206,7 @@ mod tests {
         let scratch = TestDir::new("receipt");
         let path = scratch.0.join("fifo");
         nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert!(text(&path).unwrap_err().to_string().contains("no file"));
+        assert!(text(&path).unwrap_err().to_string().contains("not a file"));
         let file = scratch.0.join("file");
         std::fs::write(&file, "x").unwrap();
         assert_eq!(text(&file).unwrap(), "x");

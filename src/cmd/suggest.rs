@@ -77,7 +77,7 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
 /// Writes a new policy file, then reads it as `create` would.
 fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion) -> Result<()> {
     if suggested.is_empty() {
-        bail!("nothing is to be added to the run's policy, so that no file is made");
+        bail!("no rule is missing in the run's policy, so no file is written");
     }
     let parsed: PolicyName = name.parse()?;
     if is_builtin(name) {

@@ -89,7 +89,7 @@ fn kernel(facts: &DoctorFacts) -> Vec<Check> {
             KernelNeed::Overlay,
             "overlay",
             NAMESPACES,
-            "the kernel has it".to_owned(),
+            "supported by the kernel".to_owned(),
         ),
     ];
     rows.into_iter()
@@ -98,9 +98,14 @@ fn kernel(facts: &DoctorFacts) -> Vec<Check> {
                 true if need == KernelNeed::Overlay && unasked => ok(name, needed_for, "unknown")
                     .lacking(
                         CheckState::Warning,
-                        "it is tried in a user namespace, which is not to be had here",
+                        "unknown: the check needs a user namespace, which this machine denies",
                     ),
-                true => ok(name, needed_for, format!("Linux {} lacks it", host.release)).lacking(
+                true => ok(
+                    name,
+                    needed_for,
+                    format!("Linux {} does not support it", host.release),
+                )
+                .lacking(
                     CheckState::Missing,
                     format!("use a kernel with {}", need.as_str()),
                 ),
@@ -113,7 +118,7 @@ fn kernel(facts: &DoctorFacts) -> Vec<Check> {
 fn user_namespaces(user: &OrdinaryUser) -> Check {
     let name = "user-namespaces";
     match &user.namespace {
-        Ok(()) => ok(name, WRAP, "made, with rights in it"),
+        Ok(()) => ok(name, WRAP, "created, with capabilities in it"),
         Err(why) => ok(name, WRAP, "refused").lacking(CheckState::Missing, why.clone()),
     }
 }
@@ -155,8 +160,8 @@ fn cgroups(facts: &DoctorFacts) -> Check {
             Some(why) => ok(name, WRAP, why.clone()).lacking(
                 CheckState::Warning,
                 match facts.user {
-                    0 => "`wrap` bounds no memory, processors or processes: user 0 lacks CAP_SYS_ADMIN here",
-                    _ => "`wrap` bounds no memory, processors or processes: use cgroup v2 and a login session of systemd, or sudo",
+                    0 => "`wrap` limits no memory, processors or processes: user 0 lacks CAP_SYS_ADMIN here",
+                    _ => "`wrap` limits no memory, processors or processes: use cgroup v2 and a login session of systemd, or sudo",
                 },
             ),
         };
@@ -198,7 +203,7 @@ fn core_files(facts: &DoctorFacts) -> Check {
             "make it a file or a pipe, or set `core-socket = true` under [allow] of the node's file",
         );
     }
-    let zero = || ok(name, ENGINES, "the hard limit is 0, and cannot be raised");
+    let zero = || ok(name, ENGINES, "the hard limit is 0 and cannot be raised");
     match (facts.host.core_bytes, &facts.ordinary) {
         (0, Some(_)) => zero().lacking(
             CheckState::Warning,
@@ -215,11 +220,11 @@ fn core_files(facts: &DoctorFacts) -> Check {
 fn scratch(facts: &DoctorFacts) -> Check {
     let name = "loop-devices";
     match (&facts.host.no_disk, &facts.ordinary) {
-        (None, _) => ok(name, NAMESPACES, "scratch lies on a disk"),
-        (Some(_), Some(_)) => ok(name, WRAP, "not used without root's rights: scratch lies in memory"),
+        (None, _) => ok(name, NAMESPACES, "scratch is on a disk"),
+        (Some(_), Some(_)) => ok(name, WRAP, "not used without root: scratch is in memory"),
         (Some(why), None) => ok(name, NAMESPACES, why.clone()).lacking(
             CheckState::Warning,
-            "scratch lies in memory, and counts as such; policies with filesystem.scratch-on = \"disk\" are refused",
+            "scratch is in memory, within the container's limit; policies with filesystem.scratch-on = \"disk\" are refused",
         ),
     }
 }
@@ -228,8 +233,9 @@ fn node_file(facts: &DoctorFacts) -> Check {
     let name = "node-file";
     let (path, read) = &facts.node;
     match read {
-        Err(why) => ok(name, ALL, format!("{path:?} does not count"))
-            .lacking(CheckState::Missing, why.clone()),
+        Err(why) => {
+            ok(name, ALL, format!("{path:?} is ignored")).lacking(CheckState::Missing, why.clone())
+        }
         Ok(node) if !node.misnamed.is_empty() => ok(name, ALL, format!("{path:?} is read"))
             .lacking(
                 CheckState::Warning,
@@ -246,7 +252,7 @@ fn policies(facts: &DoctorFacts) -> Vec<Check> {
     }
     let line = |name, needed_for, policy: &Result<String, String>| match policy {
         Ok(policy) => ok(name, needed_for, policy.clone()),
-        Err(why) => ok(name, needed_for, "none can be chosen without options")
+        Err(why) => ok(name, needed_for, "none can be selected without options")
             .lacking(CheckState::Missing, why.clone()),
     };
     let mut lines = vec![line("policy", BY_WRAP, &facts.wrap_policy)];
@@ -291,12 +297,15 @@ fn logs(facts: &DoctorFacts) -> Check {
     match &facts.logs {
         Ok(logs) if logs.is_made => ok(name, needed_for, format!("{:?}", logs.path)),
         Ok(logs) => {
-            let found = format!("{:?} is not there yet: the first run makes it", logs.path);
+            let found = format!(
+                "{:?} does not exist yet: the first run creates it",
+                logs.path
+            );
             ok(name, needed_for, found)
         }
         Err(why) => {
             let found = match no_log(facts) {
-                CheckState::Missing => "not kept, but the node's file requires them ([log])",
+                CheckState::Missing => "not kept, but the node's file requires logs ([log])",
                 CheckState::Ok | CheckState::Warning => "deleted with their sandboxes",
             };
             ok(name, needed_for, found).lacking(no_log(facts), why.clone())
@@ -316,8 +325,10 @@ fn space(space: &FreeSpace, facts: &DoctorFacts) -> Check {
         SpaceUse::Logs => ("logs", no_log(facts)),
     };
     match bytes {
-        Err(why) => ok(name, needed_for, format!("{what}, {path:?}: {why}"))
-            .lacking(CheckState::Warning, "look at that file system"),
+        Err(why) => ok(name, needed_for, format!("{what}, {path:?}: {why}")).lacking(
+            CheckState::Warning,
+            "check that file system (df PATH, dmesg)",
+        ),
         Ok(bytes) => {
             let check = ok(
                 name,
@@ -325,8 +336,10 @@ fn space(space: &FreeSpace, facts: &DoctorFacts) -> Check {
                 format!("{what}, {path:?}: {} MiB free", bytes >> 20),
             );
             match *bytes {
-                0 => check.lacking(full, "free some space there"),
-                1..LITTLE_SPACE => check.lacking(CheckState::Warning, "free some space there"),
+                0 => check.lacking(full, "free some space on that file system"),
+                1..LITTLE_SPACE => {
+                    check.lacking(CheckState::Warning, "free some space on that file system")
+                }
                 _ => check,
             }
         }
@@ -336,11 +349,11 @@ fn space(space: &FreeSpace, facts: &DoctorFacts) -> Check {
 fn clock(facts: &DoctorFacts) -> Check {
     let name = "clock";
     match facts.clock.now < facts.clock.program {
-        true => ok(name, ALL, "it is behind the date of this program").lacking(
+        true => ok(name, ALL, "it is earlier than this program's build date").lacking(
             CheckState::Warning,
-            "set it: TLS fails, and times in logs and receipts are wrong",
+            "set the clock: TLS fails, and times in logs and receipts are wrong",
         ),
-        false => ok(name, ALL, "not behind this program"),
+        false => ok(name, ALL, "later than this program's build date"),
     }
 }
 
@@ -352,7 +365,7 @@ fn program(facts: &DoctorFacts) -> Check {
         true => check,
         false => check.lacking(
             CheckState::Warning,
-            "users besides root can change it: engines run it as root, so register one that is installed (`agentbox install`)",
+            "other users can change it, and engines run it as root: register an installed program (`agentbox install`)",
         ),
     }
 }

@@ -43,7 +43,7 @@ fn program(name: &'static str, program: &RegisteredProgram) -> Check {
         found: format!("runs {path:?}, which {why}"),
         ..check.lacking(
             CheckState::Missing,
-            "register a program that is there: `agentbox install`, as root",
+            "register an existing program: `agentbox install`, as root",
         )
     };
     match state {
@@ -52,14 +52,14 @@ fn program(name: &'static str, program: &RegisteredProgram) -> Check {
         ProgramState::NotExecutable => missing(check, "cannot be executed"),
         ProgramState::OpenToOthers => check.lacking(
             CheckState::Warning,
-            "users besides root can change it, and the engine runs it as root: `chown root` and `chmod go-w` it and its directories",
+            "other users can change it, and the engine runs it as root: `chown root` and `chmod go-w` it and its directories",
         ),
         ProgramState::NotAbsolute => check.lacking(
             CheckState::Warning,
-            "the engine looks for it along its own PATH, so only a container tells: register an absolute path",
+            "the engine looks it up in its own PATH, which is unknown here: register an absolute path",
         ),
         ProgramState::Unknown(why) => {
-            check.lacking(CheckState::Warning, format!("ask again as root: {why}"))
+            check.lacking(CheckState::Warning, format!("run `agentbox doctor` as root: {why}"))
         }
     }
 }
@@ -69,10 +69,10 @@ fn docker(found: Result<&DockerFacts, &String>, absent: CheckState) -> Vec<Check
     let DockerFacts { version, runtime } = match found {
         Ok(docker) => docker,
         Err(why) => {
-            let check = check(format!("it does not say which runtimes it has: {why}"));
+            let check = check(format!("its runtimes cannot be listed: {why}"));
             return vec![check.lacking(
                 CheckState::Warning,
-                "start it, or ask again as root; before version 26 it drops annotations",
+                "start it, or run `agentbox doctor` as root; Docker before 26 drops annotations",
             )];
         }
     };
@@ -108,11 +108,11 @@ fn containerd(found: Result<&Option<HandlerFacts>, &String>, absent: CheckState)
     };
     let annotations = match handler.passes_annotations {
         true => check(
-            "the files have the handler agentbox, which passes annotations on; containerd reads them when it starts",
+            "its files have the handler agentbox with annotations; containerd reads them when it starts",
         ),
         false => check("its handler agentbox drops annotations").lacking(
             CheckState::Warning,
-            "give it the patterns of docs/kubernetes.md (pod_annotations, container_annotations)",
+            "add pod_annotations and container_annotations (docs/kubernetes.md)",
         ),
     };
     let name = "containerd-program";

@@ -129,7 +129,7 @@ impl DoctorReport {
             match (self.engines, self.user) {
                 (Some(works), _) => word(works),
                 (None, 0) => "unknown without CAP_SYS_ADMIN",
-                (None, _) => "ask as root",
+                (None, _) => "unknown; run it as root",
             }
         );
         text

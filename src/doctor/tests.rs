@@ -236,7 +236,7 @@ fn an_ordinary_user_needs_a_namespace_and_no_cgroup() {
     assert!(
         works
             .text()
-            .ends_with("containers of engines: ask as root\n")
+            .ends_with("containers of engines: unknown; run it as root\n")
     );
     let json = serde_json::to_value(&works).unwrap();
     assert!(json["engines"].is_null(), "{json}");
@@ -408,7 +408,7 @@ fn logs_decide_only_where_the_node_requires_them() {
     let mut new = node();
     new.logs.as_mut().unwrap().is_made = false;
     assert_eq!(faults(&new), []);
-    assert!(report(&new).text().contains("the first run makes it"));
+    assert!(report(&new).text().contains("the first run creates it"));
 }
 
 #[test]

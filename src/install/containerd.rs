@@ -71,10 +71,10 @@ pub fn register(text: &str, binary: &Path) -> Registration {
         .and_then(Value::as_integer)
         .unwrap_or(1);
     let Some(usual) = handlers_of(version) else {
-        return no("it says neither version = 2 nor 3: docs/kubernetes.md says what to put there");
+        return no("it has neither version = 2 nor 3: add the lines of docs/kubernetes.md by hand");
     };
     if HANDLERS.iter().any(|name| has_handler(&table, name)) {
-        return no("it has handlers of that name that agentbox did not write");
+        return no("it has handlers of that name from another program: remove them first");
     }
     let block = handlers(usual, binary, CgroupManager::of(&table));
     if version == 3
@@ -98,9 +98,9 @@ pub fn register(text: &str, binary: &Path) -> Registration {
         Ok(table) if HANDLERS.iter().all(|name| has_handler(&table, name)) => {
             Registration::Main(whole)
         }
-        Ok(_) | Err(_) => no(
-            "its plugins are written in a form that no lines at its end can add to: docs/kubernetes.md says what to put there",
-        ),
+        Ok(_) | Err(_) => {
+            no("agentbox cannot append to its plugins: add the lines of docs/kubernetes.md by hand")
+        }
     }
 }
 

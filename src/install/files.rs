@@ -31,13 +31,12 @@ pub fn read(path: &Path) -> Result<Option<TextFile>, InstallError> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(InstallError::io(format!("look at {path:?}"))(error)),
+        Err(error) => return Err(InstallError::io(format!("check {path:?}"))(error)),
     };
     if found.is_symlink() {
         let target = fs::read_link(path).unwrap_or_default();
-        let why = format!(
-            "is a link to {target:?}: put a file in its place, or make the change there by hand"
-        );
+        let why =
+            format!("is a link to {target:?}: replace it with a file, or edit the target by hand");
         return Err(InstallError::file(path, why));
     }
     if !found.is_file() {
@@ -85,7 +84,7 @@ pub fn check_way(path: &Path) -> Result<(), InstallError> {
                 path,
                 format!("is not safe to change: {step}: chown root it and chmod go-w it"),
             )),
-            None => Err(InstallError::io(format!("look at {directory:?}"))(error)),
+            None => Err(InstallError::io(format!("check {directory:?}"))(error)),
         },
     }
 }
@@ -100,7 +99,7 @@ impl NewFile {
     fn beside(target: &Path) -> Result<Self, InstallError> {
         check_way(target)?;
         let directory = target.parent().unwrap_or(Path::new("/"));
-        let step = || InstallError::io(format!("make a file in {directory:?}"));
+        let step = || InstallError::io(format!("create a file in {directory:?}"));
         make_directories(directory).map_err(step())?;
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         let path = directory.join(format!(".{name}.agentbox-{}", std::process::id()));

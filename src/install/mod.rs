@@ -67,10 +67,10 @@ pub enum InstallError {
         why: String,
     },
     /// The file has changed since the steps were computed.
-    #[error("{0:?} was changed by another program meanwhile: run this again")]
+    #[error("another program changed {0:?} meanwhile: run this again")]
     Changed(PathBuf),
     /// containerd refuses its new file.
-    #[error("containerd does not accept the new {path:?}, which stays as it was: {said}")]
+    #[error("containerd rejects the new {path:?}, so it stays unchanged: {said}")]
     Containerd {
         /// The file.
         path: PathBuf,

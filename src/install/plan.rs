@@ -137,12 +137,12 @@ impl Installation<'_> {
             Ok(found) if is_roots_program(&found) && fs::read(&real).ok() == own() => {
                 self.plan
                     .notes
-                    .push(format!("the binary at {binary} is this one already"));
+                    .push(format!("{binary} is this version already"));
             }
             Ok(_) | Err(_) => {
                 self.record.add(RecordKind::Binary, &binary);
                 self.plan
-                    .program(format!("put the binary at {binary}"), real);
+                    .program(format!("copy the binary to {binary}"), real);
             }
         }
         let (path, text) = (format!("{binary}-strict"), own::strict(&self.binary));
@@ -157,7 +157,7 @@ impl Installation<'_> {
                 mode: 0o755,
                 judged_by: Judge::None,
             };
-            let words = format!("put a script that requires strict at {path}");
+            let words = format!("write the strict script to {path}");
             self.plan.write(words, change);
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Installation<'_> {
             || (self.system.is_live()
                 && (Path::new(DOCKER_SOCKET).exists() || program::find("dockerd").is_ok()));
         if !here {
-            self.note("Docker: it is not here; run `agentbox install` again when it is");
+            self.note("Docker: not installed; run `agentbox install` again afterwards");
             return Ok(());
         }
         let before = self.system.read(DOCKER_CONFIG)?;
@@ -187,9 +187,8 @@ impl Installation<'_> {
             }
         };
         if is_foreign {
-            let words = format!(
-                "keep the runtime agentbox in {DOCKER_CONFIG} as it is: agentbox did not write it"
-            );
+            let words =
+                format!("keep the runtime agentbox in {DOCKER_CONFIG}: another program wrote it");
             self.plan.notes.push(words);
             return Ok(());
         }
@@ -248,7 +247,7 @@ impl Installation<'_> {
                 self.back_up(CONTAINERD_CONFIG, file)?
             }
             Some(_) if !self.record.has(kind) => {
-                self.note(&format!("containerd: agentbox did not write {path}"));
+                self.note(&format!("containerd: another program wrote {path}"));
                 return Ok(());
             }
             _ => {}
@@ -261,7 +260,7 @@ impl Installation<'_> {
         };
         self.write_judged(words, &path, before, (text, judged_by));
         self.plan.afterwards.push(
-            "restart containerd, so that it knows: systemctl restart containerd (containers run on)".to_owned(),
+            "restart containerd to load them: systemctl restart containerd (containers keep running)".to_owned(),
         );
         Ok(())
     }
@@ -275,13 +274,13 @@ impl Installation<'_> {
     ) -> Result<bool, InstallError> {
         let before = self.system.read(path)?;
         if before.as_ref().is_some_and(|file| file.text == text) {
-            self.plan.notes.push(format!("{path} is there already"));
+            self.plan.notes.push(format!("{path} exists already"));
             return Ok(false);
         }
         if before.is_some() && !self.record.has(kind) {
             self.plan
                 .notes
-                .push(format!("keep {path} as it is: agentbox did not write it"));
+                .push(format!("keep {path}: another program wrote it"));
             return Ok(false);
         }
         self.record.add(kind, path);
@@ -317,14 +316,14 @@ impl Installation<'_> {
 
     fn config(&mut self) -> Result<(), InstallError> {
         if self.system.read(CONFIG)?.is_some() {
-            self.plan.notes.push(format!("keep {CONFIG} as it is"));
+            self.plan.notes.push(format!("keep {CONFIG}"));
             return Ok(());
         }
         self.record.add(RecordKind::Config, CONFIG);
-        let words = format!("write {CONFIG}, all of it comments");
+        let words = format!("write {CONFIG}, with comments only");
         self.write(words, CONFIG, None, own::CONFIG.to_owned());
         let digest = self.system.read(CONFIG_DIGEST)?;
-        let words = "note what it holds, for the removal".to_owned();
+        let words = "list the changes for `uninstall`".to_owned();
         self.write(words, CONFIG_DIGEST, digest, own::digest(own::CONFIG));
         Ok(())
     }
@@ -335,14 +334,14 @@ impl Installation<'_> {
         let text = self.record.text();
         // Also an empty one: the removal checks for running sandboxes if there is a record.
         if before.is_none_or(|file| file.text != text) {
-            let words = format!("note in {RECORD} what is installed");
+            let words = format!("list the changes in {RECORD} for `uninstall`");
             let before = self.system.read(RECORD)?;
             self.write(words, RECORD, before, text);
             self.plan.steps.rotate_right(1);
         }
         let binary = self.binary_text();
         self.plan.afterwards.extend([
-            format!("what this machine lacks: {binary} doctor"),
+            format!("check this machine: {binary} doctor"),
             format!("rules for its package indexes (@python, @node ...): {binary} policy presets --detect --write"),
             "try: docker run --rm --runtime=agentbox --annotation dev.agentbox.policy=strict IMAGE COMMAND".to_owned(),
         ]);

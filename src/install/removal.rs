@@ -40,7 +40,7 @@ pub fn removal(
     }
     let Some(record) = system.text(RECORD)? else {
         plan.notes
-            .push("nothing to do: agentbox install has not installed anything here".to_owned());
+            .push("nothing to do: `agentbox install` has installed nothing here".to_owned());
         return Ok(plan);
     };
     refuse_defaults(system)?;
@@ -186,7 +186,7 @@ impl Removal<'_> {
         }
         match found {
             None => self.plan.notes.push(format!(
-                "keep {DOCKER_CONFIG}: its entry agentbox is gone, or was changed since"
+                "keep {DOCKER_CONFIG}: its entry agentbox was removed or changed"
             )),
             Some((binary, text)) => {
                 // Unchanged since: restore it byte for byte.
@@ -200,11 +200,10 @@ impl Removal<'_> {
                 if !docker::has_runtimes(&text) {
                     // A reload replaces the runtimes only if the file has some.
                     self.plan.afterwards.push(
-                        "Docker forgets the runtime when it restarts: systemctl restart docker"
-                            .to_owned(),
+                        "restart Docker to drop the runtime: systemctl restart docker".to_owned(),
                     );
                 }
-                let words = format!("take the runtime agentbox out of {DOCKER_CONFIG}");
+                let words = format!("remove the runtime agentbox from {DOCKER_CONFIG}");
                 if docker::is_empty(&text) && self.record.has(RecordKind::MadeDaemonJson) {
                     let real = self.system.real(DOCKER_CONFIG);
                     self.plan.remove(words, real);
@@ -235,7 +234,7 @@ impl Removal<'_> {
             };
             let text = old.filter(again).unwrap_or(text);
             if text != before.text {
-                let words = format!("take the handlers out of {CONTAINERD_CONFIG}");
+                let words = format!("remove the handlers from {CONTAINERD_CONFIG}");
                 self.write(words, CONTAINERD_CONFIG, before, text);
                 removed = true;
             }
@@ -248,7 +247,7 @@ impl Removal<'_> {
             removed = true;
         }
         if removed {
-            let words = "restart containerd, so that it forgets: systemctl restart containerd";
+            let words = "restart containerd to drop them: systemctl restart containerd";
             self.plan.afterwards.push(words.to_owned());
         }
         Ok(())
@@ -289,13 +288,13 @@ impl Removal<'_> {
                 let real = self.system.real(CONFIG);
                 self.plan.remove(format!("remove {CONFIG}"), real);
                 let real = self.system.real("/etc/agentbox");
-                let words = "remove /etc/agentbox, if nothing else is in it".to_owned();
+                let words = "remove /etc/agentbox if empty".to_owned();
                 self.plan.remove_directory(words, real);
             }
             (Some(_), _) => self
                 .plan
                 .notes
-                .push(format!("keep {CONFIG}: it was changed since")),
+                .push(format!("keep {CONFIG}: it was changed after the install")),
             (None, _) => {}
         }
         Ok(())
@@ -307,7 +306,7 @@ impl Removal<'_> {
             self.plan.remove(format!("remove {path}"), real);
         }
         let real = self.system.real("/var/lib/agentbox");
-        let words = "remove /var/lib/agentbox, if nothing else is in it".to_owned();
+        let words = "remove /var/lib/agentbox if empty".to_owned();
         self.plan.remove_directory(words, real);
         let kept = [
             "/var/lib/agentbox/runs (logs)",

@@ -135,7 +135,7 @@ fn containerds_file_keeps_every_byte() {
 #[test]
 fn a_file_of_containerd_that_cannot_be_changed_stays_and_the_reason_is_given() {
     for (text, why) in [
-        ("version = 2\nplugins = {}\n", "form"),
+        ("version = 2\nplugins = {}\n", "cannot append"),
         ("version = 2\nversion = 2\n", "not TOML"),
         ("version = [", "not TOML"),
         ("", "neither version"),

@@ -74,7 +74,7 @@ pub enum PlanError {
     },
     /// A mask that git would record as a change of the project.
     #[error(
-        "policy '{policy}' hides {path:?} of {source_path:?} (credentials), which git would record as deleted: run `git restore`, \
+        "policy '{policy}' hides {path:?} of {source_path:?} (credentials), a deletion for git: run `git restore`, \
          `git update-index --skip-worktree`, or {}",
         shown(*tool)
     )]

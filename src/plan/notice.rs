@@ -122,7 +122,7 @@ mod tests {
         let line = plan.notice(&"5".repeat(64), Tool::Engine).unwrap();
         assert_eq!(
             line,
-            "agentbox: not granted: /keys\\n is not mounted; /data is read-only and without exec; capabilities A, B, C, D and 2 more; and 1 more; \
+            "agentbox: not granted: /keys\\n is not mounted; /data is read-only and lacks the options exec; capabilities A, B, C, D and 2 more; and 1 more; \
              agentbox explain 555555555555 has the reasons\n"
         );
         plan.filesystem.pruned.clear();

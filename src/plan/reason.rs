@@ -233,7 +233,7 @@ mod tests {
         };
         assert_eq!(
             options(&["rw", "exec"]).to_string(),
-            "/data is read-only and without exec"
+            "/data is read-only and lacks the options exec"
         );
         let names = || vec!["MKNOD".to_owned(), "NET_RAW".to_owned()];
         assert_eq!(
@@ -250,6 +250,9 @@ mod tests {
             destination: "/etc/hosts".into(),
             options: vec!["suid".to_owned(), "dev".to_owned()],
         };
-        assert_eq!(engines.to_string(), "/etc/hosts is without suid, dev");
+        assert_eq!(
+            engines.to_string(),
+            "/etc/hosts lacks the options suid, dev"
+        );
     }
 }

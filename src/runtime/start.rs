@@ -201,7 +201,7 @@ fn judge_sidecars(own: NeededSidecar, shared: NeededSidecar) -> Result<(), &'sta
             Err("its sidecar is gone, so there is no network wall: delete and create it again")
         }
         (Gone, Alive) => Err(
-            "its sidecar is gone, which answers the denied system calls: delete and create it again",
+            "the sidecar that answers denied system calls has exited: delete the container and create it again",
         ),
         (None | Alive, None | Alive) => Ok(()),
     }
@@ -221,7 +221,7 @@ mod tests {
             (Alive, Alive, Option::None),
             (None, Alive, Option::None),
             (Gone, None, Some("no network wall")),
-            (Gone, Alive, Some("answers the denied system calls")),
+            (Gone, Alive, Some("answers denied system calls")),
             // The other container's matters more: with it goes the network.
             (Gone, Gone, Some("whose network it shares")),
             (Alive, Gone, Some("whose network it shares")),

@@ -37,7 +37,7 @@ pub(super) static REASONS: &[&str] = &[
     "acting on another process's memory; allocators and memory managers fall back",
     "administration of the machine",
     "anonymous files; compilers, browsers and language runtimes pass data in them, and a file in /tmp can do the same",
-    "extended attributes; the trusted ones, security.capability and others need a capability that no policy gives, but any owner sets security.selinux on a kernel with SELinux and no policy loaded: a filter cannot read names",
+    "extended attributes; most need a capability that no policy grants, except security.selinux without a loaded policy: a filter cannot read names",
     "facts about the machine and the process",
     "file handles bypass the path and so the mounts (the shocker exploit of 2014)",
     "files by name: mounts and the files' own permissions decide what may be touched, not this filter",

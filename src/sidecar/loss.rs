@@ -12,7 +12,7 @@ pub(super) const FIND_THE_CAUSE: &str =
 /// The hint after a honeytoken.
 const HONEYTOKENS_HINT: &str = "the denial before this line names the honeytoken and the host";
 const ENDED_BY_HONEYTOKEN: &str =
-    "a honeytoken ended the container: its first process was sent SIGKILL";
+    "a honeytoken ended the container: its init process was sent SIGKILL";
 
 /// How the sidecar ended.
 pub(super) struct SidecarEnd {
@@ -25,7 +25,7 @@ pub(super) struct SidecarEnd {
 pub(super) fn line(template: &str, time: &str, end: &SidecarEnd) -> String {
     let status = end.status.as_ref();
     let how = match status.map(|how| (how.exit_status(), how.terminating_signal())) {
-        _ if end.stopped => "it was stopped, and killed for that".to_owned(),
+        _ if end.stopped => "it was stopped, so the warden killed it".to_owned(),
         Some((Some(code), _)) if code == i32::from(HONEYTOKEN) => {
             let template = template.replacen(FIND_THE_CAUSE, HONEYTOKENS_HINT, 1);
             return chain::fill(&template, time, ENDED_BY_HONEYTOKEN);
@@ -34,8 +34,7 @@ pub(super) fn line(template: &str, time: &str, end: &SidecarEnd) -> String {
         Some((_, Some(signal))) => format!("signal {signal}"),
         _ => "for an unknown reason".to_owned(),
     };
-    let reason =
-        format!("the container's sidecar died ({how}): its first process was sent SIGKILL");
+    let reason = format!("the container's sidecar died ({how}): its init process was sent SIGKILL");
     chain::fill(template, time, &reason)
 }
 

@@ -198,7 +198,7 @@ pub fn compare(plan: &Plan, lines: &[MountedLine], nodes: &[MountedLine]) -> Vec
         let is_there = lines.iter().any(|line| line.place == *place);
         if missing && !is_there {
             let place = escape(&place.display().to_string());
-            faults.push(format!("the plan's mount at {place} is not there"));
+            faults.push(format!("the plan's mount at {place} is missing"));
         }
     }
     faults
@@ -246,7 +246,7 @@ fn judge(
         if is_hidden_below(plan, line, around.lines) {
             return None;
         }
-        return Some(format!("{}, which the plan does not have", line.words()));
+        return Some(format!("{}, which is not in the plan", line.words()));
     };
     let fits = |one: &ExpectedMount| match one {
         ExpectedMount::Planned(wanted, kinds) => {
@@ -296,7 +296,7 @@ fn why_not(here: &[ExpectedMount], line: &MountedLine) -> String {
     });
     match wanted {
         Some(missing) if !missing.is_empty() => {
-            format!("and is not {}, as the plan has it", missing.join(", "))
+            format!("and is not {}, as planned", missing.join(", "))
         }
         Some(_) => "where the plan has another mount".to_owned(),
         None => "where the plan has no further mount, or hides one".to_owned(),

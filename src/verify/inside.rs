@@ -116,9 +116,9 @@ fn try_all(promise: &Promise) -> std::io::Result<()> {
     for probe in probes::all() {
         let finding = match probe.attempt {
             Attempt::Read(_) => continue,
-            _ if Instant::now() >= end => Finding::not_tried("the time for all attempts was over"),
+            _ if Instant::now() >= end => Finding::not_tried("no time was left for this attempt"),
             attempt => in_child(attempt, promise)
-                .unwrap_or_else(|e| Finding::not_tried(format!("no child could be made: {e}"))),
+                .unwrap_or_else(|e| Finding::not_tried(format!("fork failed: {e}"))),
         };
         say(&OutputLine::Finding {
             probe: probe.id.to_owned(),
@@ -160,7 +160,7 @@ fn in_child(attempt: Attempt, promise: &Promise) -> std::io::Result<Finding> {
         rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), WaitOptions::empty()))?;
     if !in_time {
         return Ok(Finding::not_held(format!(
-            "no answer within {} ms: nothing refused it",
+            "the call did not return within {} ms: no wall denied it",
             WITHIN.as_millis()
         )));
     }
@@ -171,7 +171,7 @@ fn in_child(attempt: Attempt, promise: &Promise) -> std::io::Result<Finding> {
     let mut text = Vec::new();
     File::from(reader).read_to_end(&mut text)?;
     Ok(serde_json::from_slice(&text)
-        .unwrap_or_else(|_| Finding::not_tried("the attempt ended without a word")))
+        .unwrap_or_else(|_| Finding::not_tried("the attempt ended without a result")))
 }
 
 /// The meaning of a child's end by a signal.
@@ -180,9 +180,9 @@ fn ended_by(attempt: Attempt, signal: i32) -> Finding {
         Attempt::Dies(_) if signal == Signal::SYS.as_raw() => Finding::held("killed by SIGSYS"),
         // A kernel without the 32-bit entry point.
         Attempt::Dies(_) if signal == Signal::SEGV.as_raw() => {
-            Finding::held("the kernel has no such entry")
+            Finding::held("this kernel does not have the call")
         }
-        _ => Finding::not_tried(format!("the attempt was ended by signal {signal}")),
+        _ => Finding::not_tried(format!("signal {signal} ended the attempt")),
     }
 }
 

@@ -140,10 +140,10 @@ pub fn since(
     let mut found = MountChanges::default();
     for line in now {
         let (fault, settled) = match was(line) {
-            None => (Some("was put there since the start".to_owned()), None),
+            None => (Some("was mounted after the start".to_owned()), None),
             Some(was) if is_same((was, line), &binds, &is_there) => {
                 let lost = line.lost(was);
-                let fault = format!("is not {} any more", lost.join(", "));
+                let fault = format!("is no longer {}", lost.join(", "));
                 let settled = MountedLine {
                     place: was.place.clone(),
                     root: was.root.clone(),
@@ -162,7 +162,7 @@ pub fn since(
     let gone = start.iter().filter(is_gone);
     for was in gone.filter(|was| is_there(&was.place)) {
         let place = escape(&was.place.display().to_string());
-        let fault = format!("the mount at {place} is gone since the start");
+        let fault = format!("the mount at {place} was removed after the start");
         found.faults.push(fault);
     }
     found

@@ -29,8 +29,8 @@ impl ProbeRunner {
     /// In words.
     const fn name(self) -> &'static str {
         match self {
-            Self::Init => "the first process",
-            Self::Exec => "a process of exec",
+            Self::Init => "the init process",
+            Self::Exec => "an exec process",
             Self::Node => "the node",
         }
     }
@@ -117,8 +117,8 @@ impl VerifyReport {
             let mut of_it = found.iter().filter(|(id, _)| id == probe.id);
             let finding = match (of_it.next(), of_it.next()) {
                 (Some((_, finding)), None) => finding.clone(),
-                (None, _) => Finding::not_tried("the process inside ended before it"),
-                (Some(_), Some(_)) => Finding::not_tried("the process inside answered twice"),
+                (None, _) => Finding::not_tried("the probe process ended before it"),
+                (Some(_), Some(_)) => Finding::not_tried("the probe process answered twice"),
             };
             self.add(by, promise, probe, finding);
         }
@@ -205,7 +205,7 @@ impl VerifyReport {
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.subject);
         if !self.promised {
-            text += "no wall was promised: it is unconfined. What was found:\n";
+            text += "no wall was promised: it is unconfined. Results:\n";
         }
         for wall in ProbedWall::ALL {
             text += &self.wall(wall);

@@ -171,10 +171,10 @@ fn without_exec(
 ) -> Result<()> {
     let paused = matches!(error, RuntimeError::Exec(ExecError::Paused));
     if paused || promise.walls.is_none() || has_ended(record) {
-        return Err(error).context("start the program that tries the attacks");
+        return Err(error).context("start the probe process");
     }
     by_node(place, record, promise, report, None)?;
-    let why = format!("no process could be started: {}", crate::log::chain(&error));
+    let why = format!("no probe process could be started: {}", crate::log::chain(&error));
     let untried = probes::all().filter(|probe| inside::is_tried_inside(probe));
     let untried = untried.map(|probe| (probe.id.to_owned(), Finding::not_tried(&why)));
     report.add_inside(ProbeRunner::Exec, promise, &untried.collect::<Vec<_>>());
@@ -201,7 +201,7 @@ fn by_node(
     pid: Option<i32>,
 ) -> Result<()> {
     let controllers = record.controllers()?;
-    let init = record.init.context("the record names no first process")?;
+    let init = record.init.context("the record names no init process")?;
     let (filter, mounts) = (place.filter(), place.mounts());
     let others = || others(record);
     let view = ContainerView {

@@ -56,7 +56,7 @@ pub fn sandbox(global: &GlobalOptions) -> Result<VerifyReport> {
     let tried = by_both(global, &place, lock, talk);
     let deleted = delete::delete(&place, DeleteScope::Any);
     let report = tried?;
-    deleted.context("take the container away")?;
+    deleted.context("delete the container")?;
     Ok(report)
 }
 

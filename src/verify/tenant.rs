@@ -49,7 +49,7 @@ impl ProbeOutput {
         };
         if !self.noise.is_empty() {
             let noise = crate::text::escape(self.noise.trim_end());
-            log::log!(level, "the program inside said: {noise}");
+            log::log!(level, "the probe process printed: {noise}");
         }
     }
 }
@@ -93,7 +93,7 @@ impl ProbePipes {
         while let Some(more) = self.read(end)? {
             bytes.extend(more);
             if bytes.len() > MOST {
-                bail!("the program inside says more than all probes together");
+                bail!("the probe process printed more than all results take");
             }
             while let Some(at) = bytes.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = bytes.drain(..=at).collect();
@@ -129,7 +129,7 @@ impl ProbePipes {
                 }
                 // It has ended, or does not read. Its output will show that.
                 Err(Errno::PIPE | Errno::AGAIN) => return Ok(()),
-                Err(error) => return Err(error).context("write to the program inside"),
+                Err(error) => return Err(error).context("write to the probe process"),
             }
         }
         Ok(())
@@ -150,7 +150,7 @@ impl ProbePipes {
                     return Ok(Some(buffer));
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                Err(error) => return Err(error).context("read from the program inside"),
+                Err(error) => return Err(error).context("read from the probe process"),
             }
         }
     }
@@ -161,18 +161,18 @@ impl ProbePipes {
     /// From the kernel, or if it does not end.
     pub fn end(self, pid: i32) -> Result<()> {
         drop(self.input);
-        let pid = Pid::from_raw(pid).context("the kernel gave no number of a process")?;
+        let pid = Pid::from_raw(pid).context("the kernel gave no process id")?;
         let process = rustix::process::pidfd_open(pid, PidfdFlags::empty())
-            .context("watch the program inside")?;
+            .context("watch the probe process")?;
         if !socket::wait_readable(process.as_fd(), END_WITHIN)? {
             rustix::process::pidfd_send_signal(&process, Signal::KILL)
-                .context("end the program inside")?;
+                .context("end the probe process")?;
             if !socket::wait_readable(process.as_fd(), END_WITHIN)? {
-                bail!("the program inside was killed and has not ended: process {pid}");
+                bail!("the probe process {pid} was killed and has not ended");
             }
         }
         rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(pid), WaitOptions::empty()))
-            .context("wait for the program inside")?;
+            .context("wait for the probe process")?;
         Ok(())
     }
 }

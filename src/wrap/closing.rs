@@ -36,7 +36,7 @@ const TIMED_OUT: i32 = 124;
 
 /// Says why the command was ended. The last line on standard error.
 pub fn timed_out(cause: EndCause) -> ChildExit {
-    complain(&format!("agentbox: the command was ended: {cause}"));
+    complain(&format!("agentbox ended the command: {cause}"));
     ChildExit::with(TIMED_OUT)
 }
 

@@ -307,10 +307,13 @@ impl Layout {
         let real_home = home.and_then(|home| self.real.of(home));
         let mut homes = home.into_iter().chain(&real_home);
         if is_home(&real) || homes.any(|h| h.starts_with(&real) || h.starts_with(part)) {
-            return Some("a whole home directory, or what lies above one, is no toolchain".into());
+            return Some("a home directory or its parent cannot be a toolchain".into());
         }
         if never.is_common(&real) {
-            return Some(format!("{} as a whole is no toolchain", real.display()));
+            return Some(format!(
+                "{} as a whole cannot be a toolchain",
+                real.display()
+            ));
         }
         let mut names = [part, &real].into_iter();
         names.find_map(|name| {

@@ -165,7 +165,7 @@ impl FoundAgent {
                     "{SSH_VARIABLE} is not set: start an agent (eval \"$(ssh-agent)\"), and ssh-add a key"
                 ),
                 Environment::Changed => format!(
-                    "{SSH_VARIABLE} is not set: sudo took it away; use sudo --preserve-env={SSH_VARIABLE}"
+                    "{SSH_VARIABLE} is not set: sudo removed it; use sudo --preserve-env={SSH_VARIABLE}"
                 ),
             }));
         };

@@ -49,7 +49,7 @@ fn s_6_s_9_a_limit_or_capability_that_prevents_the_start_is_refused_by_name() {
         let said = refused(policy, &few);
         let words = format!("RLIMIT_NOFILE is {soft}");
         assert!(
-            said.contains(&words) && said.contains(&format!("ask for {least}")),
+            said.contains(&words) && said.contains(&format!("request {least}")),
             "{said}"
         );
         // With the least number that the message names, it starts.

@@ -149,7 +149,7 @@ fn a_member_does_not_start_without_its_sidecar() {
     }
     let refused = node.call(&["start", &id]).failed();
     assert!(
-        refused.contains("its sidecar is gone, which answers the denied system calls"),
+        refused.contains("the sidecar that answers denied system calls has exited"),
         "{refused}"
     );
     node.call(&["delete", "--force", &id]).ok();

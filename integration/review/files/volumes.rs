@@ -149,7 +149,7 @@ fn h2_where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
     };
     // The control: over one overlay, the volume is the container's own.
     let told = with(&["explain"], "one").ok();
-    assert!(told.contains("thrown away, from"), "{told}");
+    assert!(told.contains("discarded, from"), "{told}");
     let seen = with(&["run"], "one").ok();
     assert_eq!(seen, "precious\nruined\n");
     let told = with(&["explain"], "two").ok();

@@ -129,7 +129,7 @@ fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
     let (full, said) = (of(&dry), of(&of_landlock));
     // The control: the full walls report these words, and enforce them.
     for word in [
-        "thrown away: at most",
+        "discarded: at most",
         "empty: /",
         "an inner network",
         "limits: at most",

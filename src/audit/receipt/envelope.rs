@@ -42,7 +42,7 @@ pub enum EnvelopeError {
     #[error("its payload is not base64")]
     NotBase64,
     /// No signature by this key is valid.
-    #[error("no signature in it is by this key: it was changed, or another node signed it")]
+    #[error("it has no signature by this key: it was changed, or another node signed it")]
     NotSigned,
 }
 

@@ -28,7 +28,7 @@ pub enum KeyError {
     #[error("it holds no PEM block `{0}`")]
     NotPem(&'static str),
     /// The block holds another kind of key.
-    #[error("its key is not an Ed25519 key")]
+    #[error("its key is not Ed25519")]
     NotEd25519,
     /// The kernel gave no random bytes.
     #[error("the kernel gives no random bytes")]

@@ -23,9 +23,9 @@ pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     if !args.detect {
         return list(global, args);
     }
-    let home = std::env::var_os("HOME").context("HOME is not set: whose configuration counts?")?;
+    let home = std::env::var_os("HOME").context("HOME is not set: set it to the user's home")?;
     let home = own_home::resolve(Path::new(&home))?;
-    let all = indexes::detect(&home).context("make a directory in HOME to ask from")?;
+    let all = indexes::detect(&home).context("create a directory in HOME for the query")?;
     if all.is_empty() {
         bail!("none of pip, npm, cargo, go and apt-get is on this node");
     }
@@ -123,15 +123,12 @@ fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<
     let path = dir.join(format!("{}.toml", learned.preset));
     if learned.rules.is_empty() {
         return Ok(format!(
-            "{}: not written, nothing was learned",
+            "{}: not written, no hosts were found",
             path.display()
         ));
     }
     if existing == OverwriteMode::Stays && path.symlink_metadata().is_ok() {
-        return Ok(format!(
-            "{}: kept as it is; --force replaces it",
-            path.display()
-        ));
+        return Ok(format!("kept {}; --force replaces it", path.display()));
     }
     DirBuilder::new()
         .recursive(true)
@@ -142,7 +139,7 @@ fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<
     fill(&part, &learned.to_toml()).map_err(|error| unwritten(error, dir, learned))?;
     std::fs::rename(&part, &path).with_context(|| format!("write {path:?}"))?;
     Ok(format!(
-        "{}: written; read it before a policy names @{}",
+        "wrote {}; review it before a policy uses @{}",
         path.display(),
         learned.preset
     ))

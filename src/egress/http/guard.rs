@@ -90,7 +90,7 @@ impl RequestGuard {
                 }
                 State::Head if self.waits => {
                     return Err(HttpRefusal::Ambiguous(
-                        "bytes behind a request for another protocol (Upgrade), before its answer",
+                        "data after an Upgrade request, before the response",
                     ));
                 }
                 State::Head => {
@@ -162,7 +162,7 @@ impl RequestGuard {
         let is = |method: &str| head.method.eq_ignore_ascii_case(method);
         if is("CONNECT") {
             return Err(HttpRefusal::Unsupported(
-                "CONNECT to a server that is no proxy",
+                "CONNECT to a server that is not a proxy",
             ));
         }
         if head.body != Body::Length(0) {
@@ -239,7 +239,7 @@ impl RequestGuard {
             },
             _ if content.is_empty() => State::Head,
             // Servers disagree about which lines are fields, and about the end.
-            _ => return Err(HttpRefusal::Ambiguous("a trailer behind the last chunk")),
+            _ => return Err(HttpRefusal::Ambiguous("a trailer after the last chunk")),
         };
         out.extend_from_slice(&line);
         Ok(&input[end + 1..])

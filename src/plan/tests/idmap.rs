@@ -418,7 +418,10 @@ fn causes_name_the_mount_and_the_field() {
     for (tool, sets) in [
         (Tool::Engine, format!("the annotation {field}=auto,")),
         (Tool::Annotating, format!("--annotation {field}=auto,")),
-        (Tool::Pod, format!("the pod's annotation {field}: \"auto\",")),
+        (
+            Tool::Pod,
+            format!("the pod's annotation {field}: \"auto\","),
+        ),
         (Tool::Wrap, "--set privileges.set-id=auto,".to_owned()),
     ] {
         let cure = SetIdCause::Policy.cure(tool);

@@ -243,7 +243,9 @@ impl Cost {
         });
         if self.start.elapsed() > self.budget.time {
             let (seen, seconds) = (self.entries, self.budget.time.as_secs());
-            self.end(format!("after {seconds} s only {seen} entries were seen"));
+            self.end(format!(
+                "the search reached only {seen} entries in {seconds} s"
+            ));
         }
     }
 

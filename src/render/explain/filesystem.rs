@@ -15,13 +15,13 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = match files.root {
         RootAccess::ReadOnly => page.words(
             "the image, read-only",
-            "an empty root, read-only, with these of the node's files",
+            "an empty root, read-only, with these files of the node",
         ),
         RootAccess::Ephemeral => match files.image_below {
-            Some(ImageBase::Layers) => "the engine's layers of the image; writes are thrown away",
+            Some(ImageBase::Layers) => "the engine's layers of the image; writes are discarded",
             _ => page.words(
-                "the image; writes are thrown away",
-                "an empty root, with these of the node's files; writes are thrown away",
+                "the image; writes are discarded",
+                "an empty root, with these files of the node; writes are discarded",
             ),
         },
         RootAccess::Engine => "the image; writes go to the engine's layer of this container",
@@ -29,7 +29,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     let root = root.to_owned();
     page.head("files", root);
     if files.needs_scratch() {
-        page.item(format_args!("thrown away: {}", scratch(files)));
+        page.item(format_args!("discarded: {}", scratch(files)));
     }
     for directory in &files.ephemeral {
         let image = page.words("as in the image", "as listed here");
@@ -39,14 +39,14 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
     if let Some(ImageBase::AsItIs(why)) = &files.image_below {
         let why = escape(why);
         page.item(format_args!(
-            "a hard link to a file of the image comes apart when it is made: {why}"
+            "a new hard link to a file of the image becomes a copy: {why}"
         ));
     }
     mounts(page, &files.mounts);
     for file in &files.replaced {
         let file = path(file);
         let place = page.words("engine's", "node's");
-        let line = format!("{file}  agentbox's own, in place of the {place}");
+        let line = format!("{file}  agentbox's file instead of the {place}");
         page.item(line);
     }
     for exclude in &files.excludes {
@@ -66,7 +66,7 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
         let names = paths(seen.files.iter().map(|file| file.path.as_path()));
         let directory = path(&seen.directory);
         page.item(format_args!(
-            "{directory}  empty except the files that git has, read-only: {names}"
+            "{directory}  only the files that git has, read-only: {names}"
         ));
     }
     let readonly = files.readonly.iter().map(PathBuf::as_path);
@@ -99,7 +99,7 @@ fn mounts(page: &mut Page, mounts: &[PlannedMount]) {
     };
     for shown in first.into_iter().chain(other) {
         let why = match shown.why {
-            MountReason::Engine => page.words("the engine's", "made for the run").to_owned(),
+            MountReason::Engine => page.words("the engine's", "created for the run").to_owned(),
             _ => shown.why.to_string(),
         };
         page.item(mount(shown, &why));
@@ -121,14 +121,14 @@ fn ephemeral(directory: &EphemeralMount, image: &str) -> String {
         EphemeralContent::Image => image,
     };
     let place = path(&directory.path);
-    format!("{place}  writable, {content} at first, thrown away")
+    format!("{place}  writable, {content} at first, discarded")
 }
 
 fn mount(mount: &PlannedMount, why: &str) -> String {
     let access = match (mount.is_writable(), mount.is_private()) {
         (false, _) => "read-only",
         (true, false) => "read-write",
-        (true, true) => "writable, as the volume at first, thrown away",
+        (true, true) => "writable, a copy of the volume, discarded",
     };
     let (place, source) = (path(&mount.destination), path(mount.source()));
     let ids = mount.bind().map_or(String::new(), |bind| owner(bind.ids));
@@ -155,7 +155,7 @@ fn scratch(files: &FilesystemPlan) -> String {
     let most = size(files.scratch_bytes);
     match files.scratch_place {
         ScratchStorage::Memory => format!(
-            "at most {most}, in memory, which counts as the container's (filesystem.scratch, filesystem.scratch-on)"
+            "at most {most}, in memory, within the container's limit (filesystem.scratch, filesystem.scratch-on)"
         ),
         ScratchStorage::Disk => {
             let number = EmptyImage::files(files.scratch_bytes);

@@ -209,7 +209,7 @@ fn files(page: &mut Page, walls: &LandlockWalls) {
 
 fn network(page: &mut Page, walls: &LandlockWalls) {
     let mode = match walls.mode {
-        NetworkMode::None => "no socket can be made but pairs of UNIX streams",
+        NetworkMode::None => "only pairs of UNIX stream sockets can be opened",
         NetworkMode::Local => {
             "local: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect and of the proxy, which refuses every host"
         }

@@ -134,7 +134,7 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
         (None, None) => {
             page.head(
                 &name,
-                format_args!("unconfined (chosen by {chosen_by}): none of agentbox's walls"),
+                format_args!("unconfined (chosen by {chosen_by}): no walls of agentbox"),
             );
             let none = "no filter: the engine gave none";
             page.head("syscalls", filter.unwrap_or(none));
@@ -177,8 +177,8 @@ fn origins(page: &mut Page, origins: &BTreeMap<String, String>) {
         return;
     }
     page.line(match page.is_whole() {
-        true => "where each value comes from",
-        false => "where values come from, if not from the built-in policy",
+        true => "origin of each value",
+        false => "origins of values that are not the built-in policy's",
     });
     for (field, origin) in shown {
         page.item(format_args!("{field}: {}", escape(origin)));
@@ -223,7 +223,7 @@ fn limits(page: &mut Page, limits: LimitsPlan) {
         false => format!(
             "at most {}{}",
             bounds.join(", "),
-            page.words("; less where the engine says less", "")
+            page.words("; less if the engine sets less", "")
         ),
     };
     page.head("limits", text);
@@ -279,7 +279,7 @@ fn audited(page: &mut Page, audit: &AuditPlan) {
         page.item(format_args!("{place} (from {source}): {why}"));
     }
     for thing in &audit.not_given {
-        page.item(format_args!("not given: {}", escape(&thing.to_string())));
+        page.item(format_args!("not granted: {}", escape(&thing.to_string())));
     }
     for less in &audit.less {
         let (field, asked, allowed) = (less.field, &less.asked, &less.allowed);
@@ -298,15 +298,13 @@ fn leave(page: &mut Page, plan: &Plan) {
     let text = match &plan.leave {
         None => return,
         Some(Loosening::UpToCeilings) => {
-            format!("may narrow this, and loosen it up to the ceiling {up_to}")
+            format!("can narrow this, and loosen it up to the ceiling {up_to}")
         }
-        Some(Loosening::Fields(fields)) if fields.is_empty() => {
-            "may narrow this, and loosen nothing".to_owned()
-        }
+        Some(Loosening::Fields(fields)) if fields.is_empty() => "can only narrow this".to_owned(),
         Some(Loosening::Fields(fields)) => {
             let fields: Vec<&str> = fields.iter().map(|field| field.as_str()).collect();
             let fields = fields.join(", ");
-            format!("may narrow this, and loosen {fields} up to the ceiling {up_to}")
+            format!("can narrow this, and loosen {fields} up to the ceiling {up_to}")
         }
     };
     page.head("annotations", text);
@@ -334,16 +332,16 @@ fn changed_calls(page: &mut Page, plan: &SyscallPlan, filter: Option<&str>) {
     };
     match plan.profile {
         SyscallProfile::Agent => {}
-        SyscallProfile::Debug => page.item("profile debug: the calls of debuggers too"),
+        SyscallProfile::Debug => page.item("profile debug: also the calls of debuggers"),
         SyscallProfile::Paranoid => page.item(
-            "profile paranoid: ioctl, prctl and fcntl by short lists, no memory that is written and then executed",
+            "profile paranoid: short lists for ioctl, prctl and fcntl; written memory cannot be executed",
         ),
     }
     if !plan.allow.is_empty() {
         page.item(format_args!("added: {}", join(&plan.allow)));
     }
     if !plan.deny.is_empty() {
-        page.item(format_args!("taken away: {}", join(&plan.deny)));
+        page.item(format_args!("removed: {}", join(&plan.deny)));
     }
     if let Some(filter) = filter {
         page.item(filter);

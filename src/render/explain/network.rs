@@ -24,7 +24,7 @@ pub(super) fn explain(page: &mut Page, network: &NetworkPlan, tool: Tool) {
     if let Some(shared) = &network.shared {
         let whose = escape(&shared.container);
         page.item(format_args!(
-            "shared with container {whose}, under its policy and sidecar; without them nothing is reached"
+            "shared with container {whose}, under its policy and sidecar; without them no host is reachable"
         ));
     }
     if network.mode == NetworkMode::Allowlist {
@@ -142,7 +142,7 @@ pub(super) fn reached(page: &mut Page, network: &NetworkPlan) {
             .map(ToString::to_string)
             .collect();
         page.item(format_args!(
-            "fields of requests that are sent on besides the known ones (request-fields of the node's file): {}",
+            "header fields sent besides the known ones (request-fields of the node's file): {}",
             fields.join(" ")
         ));
     }
@@ -206,7 +206,7 @@ pub(super) fn budget(page: &mut Page, network: &NetworkPlan) {
     if budget.cool_down_seconds > 0 {
         let pause = budget.cool_down_seconds;
         page.item(format_args!(
-            "after a used-up budget nothing goes through for {pause} s"
+            "once a budget is used up, all traffic stops for {pause} s"
         ));
     }
 }
@@ -231,7 +231,7 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
         }
     }
     if network.proxy_env {
-        page.item("HTTP_PROXY and its kin name the sidecar");
+        page.item("HTTP_PROXY and similar variables name the sidecar");
     }
     if let Some(opened) = network.opens() {
         let hosts: Vec<String> = opened.rules().map(ToString::to_string).collect();
@@ -254,7 +254,7 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
     for honey in &network.honey {
         let inside = match &honey.env {
             Some(name) => format!("{name} has it inside"),
-            None => "it is put inside by other means".to_owned(),
+            None => "agentbox does not put it inside".to_owned(),
         };
         let then = match honey.then {
             HoneyThen::Log => "",
@@ -269,10 +269,10 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
         let requests: Vec<String> = secret.requests.iter().map(ToString::to_string).collect();
         let inside = match &secret.env {
             Some(name) => format!("{name} has {}", secret.placeholder()),
-            None => format!("{} stands for it inside", secret.placeholder()),
+            None => format!("its placeholder inside is {}", secret.placeholder()),
         };
         page.item(format_args!(
-            "secret {}, which is not inside, is put into {} of {}; {inside}",
+            "secret {}, kept outside, is added to {} of {}; {inside}",
             secret.name,
             secret.place,
             requests.join(", ")

@@ -137,7 +137,7 @@ impl SyscallTable {
     /// As text: calls with the same verdict and reason in one paragraph.
     pub fn text(&self, name: &str) -> String {
         let mut page = Page::new(PageLength::All, Tool::default());
-        page.head(name, "system calls of x86_64, by the program of the filter");
+        page.head(name, "system calls of x86_64, as the filter decides");
         let mut groups: BTreeMap<(bool, String, &str), Vec<&str>> = BTreeMap::new();
         for row in &self.calls {
             let verdict = row.verdicts.join(" or ");
@@ -163,7 +163,7 @@ fn beside(page: &mut Page, compared: &FilterDifference) {
     page.line("");
     page.head(
         &format!("beside {with}"),
-        format_args!("{count} calls are answered differently"),
+        format_args!("{count} calls have different verdicts"),
     );
     let mut groups: BTreeMap<(String, String, &str), Vec<&str>> = BTreeMap::new();
     for difference in &compared.calls {
@@ -209,7 +209,7 @@ impl TablePrograms<'_> {
             return "by the policy's syscalls.deny".into();
         }
         if said(self.loaded, name) != said(Some(own), name) {
-            return "by the engine's profile, which is stricter here than the policy".into();
+            return "by the engine's profile, which is stricter than the policy".into();
         }
         if plan.attributes == Switch::Off
             && let Some(reason) = denies_attributes(name)

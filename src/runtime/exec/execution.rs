@@ -173,7 +173,7 @@ impl<'a> Execution<'a> {
                 if self.args.detach && self.by.is_none() {
                     let copy = socket.try_clone();
                     self.line =
-                        Some(copy.map_err(RuntimeError::io("keep the line to the sidecar"))?);
+                        Some(copy.map_err(RuntimeError::io("keep the connection to the sidecar"))?);
                 }
                 Ok(Some(ListenerWay::Sidecar(socket)))
             }

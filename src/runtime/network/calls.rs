@@ -84,7 +84,7 @@ pub fn connect(
         return Err(RuntimeError::State {
             verb: "exec in",
             id: record.id.clone(),
-            why: "its sidecar is gone, which answers the denied system calls: delete and create it again"
+            why: "the sidecar that answers denied system calls has exited: delete the container and create it again"
                 .to_owned(),
         });
     }

@@ -236,11 +236,8 @@ impl Calls {
             return Some(too_many());
         }
         let visitors = self.held.values().filter(|held| held.is_visitor());
-        (visitors.count() >= VISITORS).then(|| {
-            format!(
-                "{VISITORS} other processes of exec begin at this moment: try again in a minute"
-            )
-        })
+        (visitors.count() >= VISITORS)
+            .then(|| format!("{VISITORS} other exec processes are starting: try again in a minute"))
     }
 
     /// Serves one descriptor. Returns whether it stays.
@@ -360,7 +357,7 @@ impl Calls {
 }
 
 fn too_many() -> String {
-    format!("{MOST} listeners of processes of exec are held already: end some of these processes")
+    format!("{MOST} exec processes have a listener, and no more may: end some of them")
 }
 
 /// Answers one call. To be called only after epoll(7) reported one: otherwise this would wait.
@@ -432,7 +429,7 @@ mod tests {
                 .unwrap();
         }
         let why = calls.no_room(now).unwrap();
-        assert!(why.contains("at this moment"), "{why}");
+        assert!(why.contains("are starting"), "{why}");
         assert_eq!(calls.no_room(now + GREETS_WITHIN), None);
         // Init's line still waits.
         assert_eq!(calls.held.len(), 1);

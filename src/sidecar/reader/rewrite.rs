@@ -89,13 +89,11 @@ pub(super) fn request<B>(
 fn head(asked: &FullRequest, parts: &mut Parts) -> Result<(), &'static str> {
     let is_websocket = asked.request.method.is_websocket();
     if parts.headers.contains_key(UPGRADE) && !is_websocket {
-        return Err(
-            "it requests another protocol (Upgrade), in which requests could not be checked",
-        );
+        return Err("it requests another protocol (Upgrade), whose requests cannot be checked");
     }
     let is_continue = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     if !parts.headers.get_all(EXPECT).iter().all(is_continue) {
-        return Err("it expects something else than 100-continue");
+        return Err("its Expect field is not 100-continue");
     }
     leave_behind(&mut parts.headers)?;
     let host =
@@ -120,8 +118,8 @@ fn check_fields(
     match headers.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => Err(format!(
-            "its field {name} is not known to be harmless: servers take another method, path or host by some. Leave it out; or name it in \
-             request-fields under [network] of /etc/agentbox/config.toml, or open the host whole"
+            "its field {name} is unknown and could change method, path or host: leave it out, or list it in request-fields under \
+             [network] of /etc/agentbox/config.toml"
         )),
     }
 }

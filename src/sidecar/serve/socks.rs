@@ -90,7 +90,7 @@ async fn converse(wall: &Wall, stream: &TcpStream, mut bytes: Vec<u8>) -> Result
             }
             Ok(None) => bytes.extend(read_some(stream).await.map_err(drop)?),
             Err(_) => {
-                let why = "this is no greeting of SOCKS5";
+                let why = "not a SOCKS5 greeting";
                 wall.note(ConnectionKind::Socks, "", None, MALFORMED, why);
                 return Err(());
             }

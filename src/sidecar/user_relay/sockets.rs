@@ -228,9 +228,9 @@ fn event(target: &SocketTarget, verdict: Verdict, bytes: Option<(u64, u64)>) -> 
 fn failed(target: &SocketTarget, error: &io::Error) -> Event {
     let why = match error.kind() {
         io::ErrorKind::NotFound => {
-            "it is not there; if the server makes its directory anew, start again".to_owned()
+            "the socket is gone; restart `wrap` if the server recreated its directory".to_owned()
         }
-        _ if error.raw_os_error() == Some(libc::ELOOP) => "it is a link by now".to_owned(),
+        _ if error.raw_os_error() == Some(libc::ELOOP) => "it is now a link".to_owned(),
         _ => error.to_string(),
     };
     Event {

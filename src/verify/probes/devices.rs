@@ -18,25 +18,25 @@ pub const PROBES: &[Probe] = &[
     probe(
         "new-devices",
         &["F06"],
-        "a block device node is made in /dev/shm and /tmp",
+        "create a block device node in /dev/shm and /tmp",
         "EPERM",
-        "the container makes device nodes of the node's disks",
+        "the container can create device nodes of the node's disks",
         |_| new_device(),
     ),
     probe(
         "disks",
         &["F06"],
-        "/dev and its directories are searched for block devices",
+        "search /dev for block devices",
         "none beyond the node's allow.devices",
-        "the container reads and writes the node's disks",
+        "the container can read and write the node's disks",
         disks,
     ),
     probe(
         "character-devices",
         &["F06"],
-        "/dev and its directories are searched for character devices",
-        "the usual ones, terminals, and the node's allow.devices",
-        "the container reaches drivers of the node's kernel, its memory or its log",
+        "search /dev for character devices",
+        "the usual devices, terminals, and the node's allow.devices",
+        "the container can reach kernel drivers, memory or the kernel log",
         character_devices,
     ),
 ];
@@ -51,7 +51,9 @@ fn new_device() -> Finding {
         let disk = rustix::fs::makedev(8, 0);
         rustix::fs::mknodat(CWD, &path, FileType::BlockDevice, Mode::empty(), disk)?;
         let gone = rustix::fs::unlinkat(CWD, &path, AtFlags::empty());
-        let rest = gone.err().map(|e| format!("; it stays at {path}: {e}"));
+        let rest = gone
+            .err()
+            .map(|e| format!("; it could not be removed from {path}: {e}"));
         Ok(rest.unwrap_or_default())
     });
     judge_made(attempts)
@@ -63,12 +65,12 @@ fn judge_made(attempts: impl IntoIterator<Item = Result<String, Errno>>) -> Find
     let mut last = Errno::NOENT;
     for made in attempts {
         match made {
-            Ok(rest) => return Finding::not_held(format!("it was made{rest}")),
+            Ok(rest) => return Finding::not_held(format!("it was created{rest}")),
             Err(errno) if REFUSED.outcome(errno) == Outcome::Held => return Finding::held("EPERM"),
             Err(errno) => last = errno,
         }
     }
-    Finding::not_tried(format!("no directory to try it in: {last}"))
+    Finding::not_tried(format!("no directory for the attempt: {last}"))
 }
 
 fn disks(promise: &Promise) -> Finding {
@@ -104,7 +106,7 @@ fn judge_devices(
     let faults: Vec<String> = all
         .iter()
         .filter(|entry| is_fault(entry) && !may(&entry.path))
-        .map(|entry| format!("{} is there", entry.path.display()))
+        .map(|entry| format!("{} exists", entry.path.display()))
         .collect();
     match (faults.is_empty(), whole) {
         (true, SearchEnd::Early) => Finding::not_tried(format!(
@@ -211,9 +213,9 @@ mod tests {
         ] {
             assert_eq!(judge(attempts).outcome, expected, "{attempts:?}");
         }
-        let left = judge(&[Ok("; it stays at /tmp/x: EBUSY")]);
+        let left = judge(&[Ok("; it could not be removed from /tmp/x: EBUSY")]);
         assert!(
-            left.saw.ends_with("it stays at /tmp/x: EBUSY"),
+            left.saw.ends_with("removed from /tmp/x: EBUSY"),
             "{}",
             left.saw
         );

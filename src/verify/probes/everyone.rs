@@ -23,10 +23,10 @@ pub const PROBES: &[Probe] = &[
         id: "every-process",
         wall: ProbedWall::Processes,
         threats: &["S13", "S15", "F14", "F18"],
-        tried: "filter, no_new_privs, capabilities and namespaces of each thread in the container are read from the node's /proc",
-        expected: "a filter, no_new_privs, the policy's capabilities, and the first process's namespaces",
-        means: "a process in the container is not behind its walls",
-        remedy: "find out who started it (its parent, and that one's), and make the container again",
+        tried: "read each thread's filter, no_new_privs, capabilities and namespaces from the node's /proc",
+        expected: "a filter, no_new_privs, the policy's capabilities, and the init process's namespaces",
+        means: "a process in the container is outside its walls",
+        remedy: "find its parents (`ps -o pid,ppid`), then recreate the container",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Read(everyone),
     },
@@ -34,10 +34,10 @@ pub const PROBES: &[Probe] = &[
         id: "interfaces-of-the-first-process",
         wall: ProbedWall::Network,
         threats: &["N01", "N17"],
-        tried: "the interfaces of the first process's network are read from the node's /proc",
+        tried: "read the interfaces of the init process's network from the node's /proc",
         expected: "lo alone",
-        means: "the container has a way to the network beside its rules",
-        remedy: "stop it, and look at the node's networks and at `agentbox network ID`",
+        means: "the container can reach the network outside its rules",
+        remedy: "stop it, and check the node's networks and `agentbox network ID`",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Read(interfaces),
     },
@@ -45,10 +45,10 @@ pub const PROBES: &[Probe] = &[
         id: "kept-filter",
         wall: ProbedWall::Syscalls,
         threats: &["S13"],
-        tried: "the filter that each process of exec loads is read from the state directory",
-        expected: "the one that was made for the container, by its hash",
-        means: "processes of exec are behind another filter than the container's",
-        remedy: "make the container again",
+        tried: "read the filter for exec processes from the state directory",
+        expected: "the container's own filter, by its hash",
+        means: "exec processes have another filter than the container's",
+        remedy: "recreate the container",
         promised: |p| p.has(|walls| walls.filter.is_some()),
         attempt: Attempt::Read(kept_filter),
     },
@@ -95,10 +95,8 @@ fn kept_filter(view: &ContainerView<'_>) -> Finding {
         .and_then(|w| w.filter.as_deref());
     match fs::read(view.filter) {
         Ok(program) if Some(hash(&program).as_str()) == promised => Finding::held("the same"),
-        Ok(_) => Finding::not_held("it is another one"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Finding::not_held("it is not there")
-        }
+        Ok(_) => Finding::not_held("it differs"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Finding::not_held("it is missing"),
         Err(error) => Finding::not_tried(format!("{}: {error}", view.filter.display())),
     }
 }
@@ -243,7 +241,7 @@ fn of_thread(thread: &str, most: u64, init: &BTreeMap<String, String>) -> Proces
             _ => drop(
                 found
                     .faults
-                    .insert(format!("another {kind} namespace than the first process's")),
+                    .insert(format!("another {kind} namespace than the init process's")),
             ),
         }
     }

@@ -27,7 +27,7 @@ pub const fn probe(
         tried,
         expected,
         means,
-        remedy: "make the container again; `agentbox explain` shows the mounts and masks that were planned",
+        remedy: "recreate the container; `agentbox explain ID` lists the planned mounts and masks",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Finds(attempt),
     }
@@ -38,31 +38,31 @@ pub const PROBES: &[Probe] = &[
     probe(
         "kernel-secrets",
         &["F04"],
-        "files of /proc and /sys that show the kernel's memory, keys and timers are read",
-        "absent, empty, or refused by more than a file's mode",
-        "the container reads what belongs to the node's kernel",
+        "read files of /proc and /sys with the kernel's memory, keys and timers",
+        "absent, empty, or denied by more than the file's mode",
+        "the container can read data of the node's kernel",
         |_| secrets(),
     ),
     probe(
         "hidden-paths",
         &["F02", "F15", "F22"],
-        "the paths that the plan hides, credentials in mounts among them, are read",
-        "absent, empty, or refused by more than a file's mode",
-        "the container reads credentials or sockets that were to be hidden",
+        "read the paths that the plan hides, such as credentials in mounts",
+        "absent, empty, or denied by more than the file's mode",
+        "the container can read credentials or sockets that the plan hides",
         hidden,
     ),
     probe(
         "kernel-knobs",
         &["F04"],
-        "core_pattern, sysrq-trigger, modprobe and the like are opened for writing; nothing is written",
-        "refused or absent, on a read-only mount",
-        "the container changes settings of the node's kernel",
+        "open core_pattern, sysrq-trigger, modprobe and others for writing, without a write",
+        "denied or absent, on a read-only mount",
+        "the container can change settings of the node's kernel",
         |_| knobs(),
     ),
     probe(
         "read-only-paths",
         &["F04", "F37"],
-        "the paths that the plan makes read-only are looked at",
+        "check the paths that the plan makes read-only",
         "absent, or on a read-only mount",
         "the container can write read-only files",
         readonly,
@@ -70,9 +70,9 @@ pub const PROBES: &[Probe] = &[
     probe(
         "cgroup-mounts",
         &["F04"],
-        "the mounts of cgroups are listed",
-        "each is read-only, or there is none",
-        "the container changes its own limits, or sets a release agent that runs on the node",
+        "list the cgroup mounts",
+        "all read-only, or none",
+        "the container can change its limits, or set a release agent that runs on the node",
         |_| cgroups(),
     ),
     Probe {
@@ -80,25 +80,25 @@ pub const PROBES: &[Probe] = &[
         ..probe(
             "root",
             &["F01"],
-            "a file without a name is made in /",
+            "create a file without a name in /",
             "EROFS",
-            "the container changes the files of its image",
+            "the container can change its image's files",
             |_| root(),
         )
     },
     probe(
         "propagation",
         &["F01", "F11"],
-        "the mounts are listed with their propagation",
+        "list the mounts with their propagation",
         "none is shared",
-        "mounts that are made in the container appear on the node",
+        "mounts made in the container appear on the node",
         |_| propagation(),
     ),
     probe(
         "runtime-file",
         &["F09"],
-        "the runtime's own file is opened for writing by /proc/self/exe",
-        "refused, on a read-only mount",
+        "open the runtime's file for writing by /proc/self/exe",
+        "denied, on a read-only mount",
         "the container can replace the runtime's program on the node",
         |_| own_file(),
     ),
@@ -168,16 +168,16 @@ const REFUSED: Answers = Answers::or_not_tried(&[
 
 fn secrets() -> Finding {
     let shown = SECRETS.iter().map(|path| shows(Path::new(path)));
-    Finding::of_all(shown, "nothing is shown")
+    Finding::of_all(shown, "no content is shown")
 }
 
 fn hidden(promise: &Promise) -> Finding {
     let Some(walls) = &promise.walls else {
-        return Finding::not_tried("no path was to be hidden");
+        return Finding::not_tried("the plan hides no path");
     };
     Finding::of_all(
         walls.masked.iter().map(|path| shows(path)),
-        format!("nothing is shown at {} paths", walls.masked.len()),
+        format!("no content is shown at {} paths", walls.masked.len()),
     )
 }
 
@@ -222,7 +222,7 @@ fn shows(path: &Path) -> Finding {
 /// is masked has none that does.
 fn refused_by(name: &str, errno: Errno) -> Finding {
     match errno {
-        Errno::ACCESS => Finding::not_held(format!("{name} is closed by its mode alone ({errno})")),
+        Errno::ACCESS => Finding::not_held(format!("only the mode of {name} denies it ({errno})")),
         // It went away between the two looks.
         Errno::NOENT => Finding::held(format!("{name} is gone")),
         _ => SHUT.finding(name, errno),
@@ -256,7 +256,7 @@ fn judge_knob(
 fn judge_refused(name: &str, errno: Errno, is_read_only: Result<bool, Errno>) -> Finding {
     match is_read_only {
         Ok(true) => REFUSED.finding(&format!("{name}, on a read-only mount"), errno),
-        Ok(false) => Finding::not_held(format!("{name} is on a mount that is written ({errno})")),
+        Ok(false) => Finding::not_held(format!("{name} is on a writable mount ({errno})")),
         Err(error) => SHOWN_NOTHING.finding(name, error),
     }
 }
@@ -282,13 +282,13 @@ fn is_read_only(path: &Path) -> Result<bool, Errno> {
 
 fn readonly(promise: &Promise) -> Finding {
     let Some(walls) = &promise.walls else {
-        return Finding::not_tried("no path was to be read-only");
+        return Finding::not_tried("the plan makes no path read-only");
     };
     let found = walls.readonly.iter().map(|path| {
         let name = path.display();
         match is_read_only(path) {
             Ok(true) => Finding::held(name.to_string()),
-            Ok(false) => Finding::not_held(format!("{name} is on a mount that is written")),
+            Ok(false) => Finding::not_held(format!("{name} is on a writable mount")),
             Err(errno) => SHOWN_NOTHING.finding(&name.to_string(), errno),
         }
     });
@@ -318,7 +318,7 @@ pub fn mount(line: &str) -> Option<Mount> {
 
 fn cgroups() -> Finding {
     match mounts() {
-        Ok(mounts) => Finding::of_faults(&written_cgroups(&mounts), "none is written"),
+        Ok(mounts) => Finding::of_faults(&written_cgroups(&mounts), "none is writable"),
         Err(error) => Finding::not_tried(format!("/proc/self/mountinfo: {error}")),
     }
 }
@@ -329,7 +329,7 @@ fn written_cgroups(mounts: &[Mount]) -> Vec<String> {
         .filter(|[_, options, _, kind]| {
             (kind == "cgroup" || kind == "cgroup2") && !options.split(',').any(|o| o == "ro")
         })
-        .map(|[place, ..]| format!("{place} is written"))
+        .map(|[place, ..]| format!("{place} is writable"))
         .collect()
 }
 
@@ -351,7 +351,7 @@ fn shared(mounts: &[Mount]) -> Vec<String> {
 fn root() -> Finding {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
     match rustix::fs::open("/", flags, Mode::RUSR) {
-        Ok(_) => Finding::not_held("a file was made"),
+        Ok(_) => Finding::not_held("a file was created"),
         Err(Errno::ROFS) => Finding::held("EROFS"),
         // Only the directory's mode may have refused it.
         Err(errno) => judge_refused("/", errno, leads_to_read_only(Path::new("/"))),
@@ -392,7 +392,7 @@ mod tests {
                     31 23 0:27 / / ro master:1 - overlay overlay rw";
         assert!(written_cgroups(&read(good)).is_empty() && shared(&read(good)).is_empty());
         let bad = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup ro";
-        assert_eq!(written_cgroups(&read(bad)), ["/sys/fs/cgroup is written"]);
+        assert_eq!(written_cgroups(&read(bad)), ["/sys/fs/cgroup is writable"]);
         assert_eq!(shared(&read(bad)), ["/sys/fs/cgroup is shared"]);
     }
 

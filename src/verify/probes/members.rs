@@ -43,9 +43,7 @@ pub fn members(view: &ContainerView<'_>) -> io::Result<ContainerMembers> {
         .filter(|(kind, link)| view.promise.node.get(*kind) != Some(*link))
         .collect();
     if !shown.iter().any(|(kind, _)| *kind == "mnt") {
-        return Err(io::Error::other(
-            "the first process's mounts are the node's",
-        ));
+        return Err(io::Error::other("the init process's mounts are the node's"));
     }
     let (mut sharing, mut hidden) = (Vec::new(), Vec::new());
     for entry in fs::read_dir("/proc")? {

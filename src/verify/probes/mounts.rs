@@ -17,10 +17,10 @@ pub const PROBES: &[Probe] = &[Probe {
     id: "mounts-of-the-plan",
     wall: ProbedWall::Files,
     threats: &["F01", "F02", "F04"],
-    tried: "the first process's mounts are read from the node's /proc, and the bind mounts are looked at",
-    expected: "the plan's mounts with its attributes, and no other; those of the start",
-    means: "the container reads or writes what its policy does not give it",
-    remedy: "make the container again; `agentbox explain` shows the mounts that were planned",
+    tried: "read the init process's mounts from the node's /proc, and check the bind mounts",
+    expected: "only the plan's mounts, with its attributes and unchanged since the start",
+    means: "the container can read or write files that its policy does not grant",
+    remedy: "recreate the container; `agentbox explain ID` lists the planned mounts",
     promised: |p| p.walls.is_some(),
     attempt: Attempt::Read(mounts),
 }];
@@ -69,7 +69,7 @@ fn looked_at(view: &ContainerView<'_>, plan: &Plan) -> Result<Finding, String> {
             findings.push(is_judged(view.init, (place, bind), line, &nodes));
         }
     }
-    let held = format!("{} mounts, those of {against}", lines.len());
+    let held = format!("{} mounts, as in {against}", lines.len());
     Ok(Finding::of_all(findings, held))
 }
 
@@ -103,7 +103,9 @@ fn is_judged(
     if is_remote.iter().any(|kind| line.kind.starts_with(kind)) {
         return match line.device == format!("{major}:{minor}") {
             true => Finding::held(name),
-            false => Finding::not_held(format!("{name} shows another file system than was judged")),
+            false => Finding::not_held(format!(
+                "{name} shows another file system than the checked one"
+            )),
         };
     }
     let found = open_inside(init, place).and_then(rustix::fs::fstat);
@@ -133,7 +135,7 @@ fn judge_file(
         {
             Finding::held(name)
         }
-        Ok(_) => Finding::not_held(format!("{name} shows another file than was judged")),
+        Ok(_) => Finding::not_held(format!("{name} shows another file than the checked one")),
         Err(errno) => Finding::not_tried(format!("{name}: {errno}")),
     }
 }

@@ -39,8 +39,8 @@ const fn probe(
         threats,
         tried,
         expected,
-        means: "the container has a way to the network beside its rules",
-        remedy: "stop it, and look at the node's networks and at `agentbox network ID`",
+        means: "the container can reach the network outside its rules",
+        remedy: "stop it, and check the node's networks and `agentbox network ID`",
         promised,
         attempt: Attempt::Finds(attempt),
     }
@@ -59,7 +59,7 @@ pub const PROBES: &[Probe] = &[
     probe(
         "interfaces",
         &["N01", "N17"],
-        "the kernel is asked for the network's interfaces (RTM_GETLINK)",
+        "list the network's interfaces (RTM_GETLINK)",
         "lo alone",
         |p| p.walls.is_some(),
         |_| interfaces(),
@@ -67,15 +67,15 @@ pub const PROBES: &[Probe] = &[
     probe(
         "interfaces-in-sysfs",
         &["F19"],
-        "/sys/class/net is listed",
-        "lo alone, or no such directory",
+        "list /sys/class/net",
+        "only lo, or no such directory",
         |p| p.walls.is_some(),
         |_| in_sysfs(),
     ),
     probe(
         "link-changes",
         &["N17"],
-        "lo, which is up, is set up again (RTM_NEWLINK)",
+        "set lo up again (RTM_NEWLINK)",
         "EPERM",
         |p| p.walls.is_some(),
         |_| link_changes(),
@@ -83,31 +83,31 @@ pub const PROBES: &[Probe] = &[
     probe(
         "unlisted-address",
         &["N01"],
-        "TCP to 192.0.2.1:443, which no network has",
-        "no connection, or one that ends without a byte",
+        "connect to 192.0.2.1:443, a reserved address",
+        "no connection, or one without a byte",
         |p| is_unlisted(p, NOBODYS_ADDRESS),
         |p| no_byte(p, NOBODYS_ADDRESS, HTTPS, |s| &s.address),
     ),
     probe(
         "unlisted-address-ipv6",
         &["N15"],
-        "TCP to [2001:db8::1]:443, which no network has",
-        "no connection, or one that ends without a byte",
+        "connect to [2001:db8::1]:443, a reserved address",
+        "no connection, or one without a byte",
         |p| is_unlisted(p, NOBODYS_ADDRESS_6),
         |p| no_byte(p, NOBODYS_ADDRESS_6, HTTPS, |s| &s.address6),
     ),
     probe(
         "metadata",
         &["N05"],
-        "HTTP to 169.254.169.254:80, the metadata service of clouds",
-        "no connection, or one that ends without an answer of a server",
+        "send HTTP to 169.254.169.254:80, the metadata service of clouds",
+        "no connection, or one without a server's response",
         |p| is_unlisted(p, METADATA_ADDRESS),
         |p| no_byte(p, METADATA_ADDRESS, HTTP, |s| &s.metadata),
     ),
     probe(
         "unlisted-name",
         &["N03", "N14"],
-        "the name server of /etc/resolv.conf is asked for example.com",
+        "resolve example.com with the name server of /etc/resolv.conf",
         "NXDOMAIN, or no answer",
         |p| is_unlisted(p, KNOWN_NAME),
         name,
@@ -138,7 +138,7 @@ fn link_changes() -> Finding {
     });
     match socket {
         Err(error) => Finding::not_tried(format!("netlink: {error}")),
-        Ok((_, None)) => Finding::not_tried("there is no lo that is up"),
+        Ok((_, None)) => Finding::not_tried("lo is missing or down"),
         Ok((mut socket, Some(index))) => match socket.set_up(index) {
             Ok(()) => Finding::not_held("the kernel obeyed"),
             Err(error) => OBEYED_NOT.of_error("netlink", &error),
@@ -299,7 +299,7 @@ fn name(promise: &Promise) -> Finding {
     match socket.and_then(|socket| ask(socket, server)) {
         Ok(answer) => judge_answer(&answer),
         Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Finding::not_tried(
-            format!("{server} says nothing in {} ms", WITHIN.as_millis()),
+            format!("{server} does not answer in {} ms", WITHIN.as_millis()),
         ),
         Err(error) => NO_WAY.of_error(&format!("{server} does not answer"), &error),
     }

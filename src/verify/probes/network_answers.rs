@@ -26,10 +26,10 @@ pub(super) const NO_WAY: Answers = Answers::or_not_tried(&[
 const ENDED: Answers = Answers::or_not_tried(&[Errno::CONNRESET, Errno::CONNABORTED, Errno::PIPE]);
 
 /// Why a host that waits for approval is not tried.
-const ASKS: &str = "the policy asks the operator about unlisted hosts, so no attempt is made";
+const ASKS: &str = "the policy asks about unlisted hosts, so verify does not try";
 
 /// Why an allowed host is not tried.
-const REACHED: &str = "the policy lets it through";
+const REACHED: &str = "the policy allows it";
 
 /// Why a host is not tried: no wall refuses it, the operator would be asked, or the log would blame the workload.
 pub(super) fn untried(promise: &Promise, host: &str) -> Option<String> {
@@ -55,7 +55,7 @@ pub(super) fn judge_unconnected(error: &std::io::Error) -> Finding {
 pub(super) fn judge_reply(reply: std::io::Result<&[u8]>) -> Finding {
     match reply {
         Ok([]) => Finding::held("closed without a byte"),
-        Ok(bytes) if is_our_refusal(bytes) => Finding::held("the sidecar's refusal (403)"),
+        Ok(bytes) if is_our_refusal(bytes) => Finding::held("the sidecar's denial (403)"),
         Ok(bytes) => Finding::not_held(format!("{} bytes came back", bytes.len())),
         Err(error) => ENDED.of_error("no byte came back", &error),
     }
@@ -95,7 +95,7 @@ pub(super) fn question(name: &str) -> Vec<u8> {
 
 pub(super) fn judge_answer(answer: &[u8]) -> Finding {
     let (Some(code), Some(count)) = (answer.get(3), answer.get(6..8)) else {
-        return Finding::not_tried("an answer that is no answer of DNS");
+        return Finding::not_tried("the answer is not DNS");
     };
     match (code & 0x0f, count) {
         (3, _) => Finding::held("NXDOMAIN"),

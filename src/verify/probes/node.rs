@@ -17,10 +17,10 @@ pub const PROBES: &[Probe] = &[
         id: "device-rules",
         wall: ProbedWall::Files,
         threats: &["F06"],
-        tried: "the device rules of the container's cgroup are read from the kernel",
+        tried: "read the device rules of the container's cgroup from the kernel",
         expected: "the usual devices and the node's allow.devices",
-        means: "device nodes that the container finds or makes lead to devices of the node",
-        remedy: "make the container again",
+        means: "device nodes in the container lead to devices of the node",
+        remedy: "recreate the container",
         promised: |p| p.has(|w| w.device_rules),
         attempt: Attempt::Read(device_rules),
     },
@@ -28,10 +28,10 @@ pub const PROBES: &[Probe] = &[
         id: "own-cgroup",
         wall: ProbedWall::Resources,
         threats: &["P01"],
-        tried: "the cgroups of the first process and of the probing one are read from the node's /proc",
-        expected: "those that were made for the container",
-        means: "its limits and device rules do not bind its processes",
-        remedy: "stop the container, and make it again",
+        tried: "read the cgroups of the init process and of the probe process from the node's /proc",
+        expected: "the container's own",
+        means: "its limits and device rules do not apply to its processes",
+        remedy: "stop and recreate the container",
         promised: |p| p.has(|w| w.own_cgroup),
         attempt: Attempt::Read(own_cgroup),
     },
@@ -39,10 +39,10 @@ pub const PROBES: &[Probe] = &[
         id: "kernel-file-systems",
         wall: ProbedWall::Files,
         threats: &["F04"],
-        tried: "the first process's mounts of the kernel's file systems are read from the node's /proc",
-        expected: "/proc alone is written, once; the others are read-only, or absent",
-        means: "the container changes settings of the node's kernel by a mount that no mask covers",
-        remedy: "make the container again; `agentbox explain` shows the mounts that were planned",
+        tried: "read the init process's mounts of the kernel's file systems from the node's /proc",
+        expected: "only /proc is writable, once; the others are read-only or absent",
+        means: "the container can change settings of the node's kernel by a mount without masks",
+        remedy: "recreate the container; `agentbox explain ID` lists the planned mounts",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Read(kernel_file_systems),
     },
@@ -58,7 +58,7 @@ fn device_rules(view: &ContainerView<'_>) -> Finding {
         }
     }
     match devices::beyond(view.controllers, &extra) {
-        Ok(faults) => Finding::of_faults(&faults, "those of the policy"),
+        Ok(faults) => Finding::of_faults(&faults, "as in the policy"),
         Err(error) => Finding::not_tried(crate::log::chain(&error)),
     }
 }
@@ -72,14 +72,14 @@ fn own_cgroup(view: &ContainerView<'_>) -> Finding {
         Err(error) => return Finding::not_tried(crate::log::chain(&error)),
     };
     let mut faults = Vec::new();
-    let exec = view.pid.map(|pid| ("a process of exec", pid));
-    for (who, pid) in [("the first process", view.init)].into_iter().chain(exec) {
+    let exec = view.pid.map(|pid| ("an exec process", pid));
+    for (who, pid) in [("the init process", view.init)].into_iter().chain(exec) {
         match hierarchies.of(&pid.to_string()) {
             Ok(found) => faults.extend(outside(view.controllers, &found, who)),
             Err(error) => return Finding::not_tried(crate::log::chain(&error)),
         }
     }
-    Finding::of_faults(&faults, "those of the container")
+    Finding::of_faults(&faults, "the container's own")
 }
 
 /// Faults if a process is not in a cgroup that was created, or below it.
@@ -127,7 +127,7 @@ fn kernel_file_systems(view: &ContainerView<'_>) -> Finding {
     match procfs::lossy(&path) {
         Ok(text) => {
             let mounts: Vec<Mount> = text.lines().filter_map(mount).collect();
-            Finding::of_faults(&written(&mounts), "/proc alone is written")
+            Finding::of_faults(&written(&mounts), "only /proc is writable")
         }
         Err(error) => Finding::not_tried(format!("{path}: {error}")),
     }
@@ -144,7 +144,7 @@ fn written(mounts: &[Mount]) -> Vec<String> {
             proc_seen |= is_first;
             !is_first
         })
-        .map(|[place, _, _, kind]| format!("{kind} is written at {place}"))
+        .map(|[place, _, _, kind]| format!("{kind} is writable at {place}"))
         .collect()
 }
 
@@ -163,23 +163,23 @@ mod tests {
         for (line, fault) in [
             (
                 "98 103 0:60 / /mnt/p rw - proc proc rw",
-                "proc is written at /mnt/p",
+                "proc is writable at /mnt/p",
             ),
             (
                 "98 104 0:60 / /proc rw - proc proc rw",
-                "proc is written at /proc",
+                "proc is writable at /proc",
             ),
             (
                 "98 104 0:59 /sys /proc/sys rw - proc proc rw",
-                "proc is written at /proc/sys",
+                "proc is writable at /proc/sys",
             ),
             (
                 "98 103 0:56 / /s rw - sysfs sysfs rw",
-                "sysfs is written at /s",
+                "sysfs is writable at /s",
             ),
             (
                 "98 103 0:5 / /d rw - devtmpfs udev rw",
-                "devtmpfs is written at /d",
+                "devtmpfs is writable at /d",
             ),
         ] {
             assert_eq!(read(&format!("{good}\n{line}")), [fault]);

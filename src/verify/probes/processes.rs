@@ -39,25 +39,25 @@ pub const PROBES: &[Probe] = &[
     probe(
         "own-namespaces",
         &["F14"],
-        "the process's namespaces are compared with the node's",
-        "others than the node's, where the container has its own",
-        "the container sees and steers processes, mounts, names or networks of the node",
+        "compare the process's namespaces with the node's",
+        "not the node's, if the container has its own",
+        "the container can see or change processes, mounts, names or networks of the node",
         namespaces,
     ),
     probe(
         "descriptors",
         &["S18", "F05"],
-        "descriptors from 3 to 1023 are looked for",
+        "look for open descriptors from 3 to 1023",
         "none is open",
-        "a descriptor of the runtime is in the container's hands",
+        "the container holds a descriptor of the runtime",
         descriptors,
     ),
     probe(
         "caller-terminal",
         &["F28"],
-        "the controlling terminal is opened by /dev/tty",
+        "open the controlling terminal by /dev/tty",
         "there is none",
-        "the container can read and type into the terminal of its caller",
+        "the container can read from and type into its caller's terminal",
         terminal,
     ),
     Probe {
@@ -65,7 +65,7 @@ pub const PROBES: &[Probe] = &[
         ..probe(
             "core-files",
             &["F16", "F24"],
-            "the kernel is asked for the limit of core files",
+            "read the limit of core files from the kernel",
             "1 byte, soft and hard",
             "a crash in the container can start the node's core_pattern program",
             core_files,
@@ -120,7 +120,7 @@ fn namespaces(promise: &Promise) -> Finding {
 fn descriptors(promise: &Promise) -> Finding {
     let open = promise.inherited.iter();
     let faults: Vec<String> = open.map(|number| format!("descriptor {number}")).collect();
-    Finding::of_faults(&faults, "0, 1 and 2 alone")
+    Finding::of_faults(&faults, "only 0, 1 and 2")
 }
 
 fn terminal(_: &Promise) -> Finding {

@@ -21,8 +21,8 @@ const fn limit(
         threats,
         tried,
         expected: "at most the policy's limit",
-        means: "the container can take more of the node than its policy gives it",
-        remedy: "set it again with `agentbox update`, or make the container again",
+        means: "the container can use more of the node than its policy grants",
+        remedy: "set it with `agentbox update`, or recreate the container",
         promised,
         attempt: Attempt::Read(read),
     }
@@ -33,21 +33,21 @@ pub const PROBES: &[Probe] = &[
     limit(
         "limit-of-processes",
         &["P01", "P05"],
-        "the limit of processes is read from the container's cgroup",
+        "read the limit of processes from the container's cgroup",
         |p| p.has(|w| w.limits.pids.is_some()),
         |view| judge(view, &PIDS, |w| w.pids.map(u64::from)),
     ),
     limit(
         "limit-of-memory",
         &["P01"],
-        "the limit of memory is read from the container's cgroup",
+        "read the limit of memory from the container's cgroup",
         |p| p.has(|w| w.limits.memory_bytes.is_some()),
         |view| judge(view, &MEMORY, |w| w.memory_bytes),
     ),
     limit(
         "limit-of-processors",
         &["P01"],
-        "the quota of processors is read from the container's cgroup",
+        "read the quota of processors from the container's cgroup",
         |p| p.has(|w| w.limits.cpu_milli.is_some()),
         |view| judge(view, &PROCESSORS, |w| w.cpu_milli.map(u64::from)),
     ),
@@ -55,10 +55,10 @@ pub const PROBES: &[Probe] = &[
         id: "as-the-node-sees-it",
         wall: ProbedWall::Processes,
         threats: &["S13", "S15", "F14"],
-        tried: "the probing process's filter, no_new_privs and namespaces are read from the node's /proc",
+        tried: "read the probe process's filter, no_new_privs and namespaces from the node's /proc",
         expected: "a filter, no_new_privs, and namespaces other than the node's",
-        means: "the process inside reported something false about itself",
-        remedy: "stop the container, and make it again",
+        means: "the probe process reported a false state",
+        remedy: "stop and recreate the container",
         promised: |p| p.walls.is_some(),
         attempt: Attempt::Read(from_node),
     },
@@ -144,7 +144,7 @@ fn compare(found: Option<u64>, most: Option<u64>) -> Finding {
 
 fn from_node(view: &ContainerView<'_>) -> Finding {
     let Some(pid) = view.pid else {
-        return Finding::not_tried("no process could be started");
+        return Finding::not_tried("no probe process could be started");
     };
     let status = match procfs::lossy(format!("/proc/{pid}/status")) {
         Ok(status) => status,

@@ -8,8 +8,8 @@ use crate::verify::probe::{Attempt, Finding, Outcome, Probe, ProbedWall};
 use crate::verify::promise::Promise;
 
 const MEANS: &str =
-    "the filter does not deny it: the container can use parts of the kernel that its policy closes";
-const REMEDY: &str = "make the container again; if it stays, `agentbox explain` shows the calls that the policy allows";
+    "the filter does not deny it: the container can use kernel features that its policy denies";
+const REMEDY: &str = "recreate the container; if it persists, see the allowed calls in `agentbox explain --syscalls ID`";
 
 /// The filter's errnos: for privileged calls, for calls that C libraries probe, for families and their protocols.
 const DENIED: Answers = Answers::or_not_held(&[
@@ -55,7 +55,7 @@ pub const PROBES: &[Probe] = &[
         ..probe(
             "seccomp-mode",
             &["S13"],
-            "the kernel is asked for the process's filter",
+            "read the process's filter mode from the kernel",
             always,
             Attempt::Finds(mode),
         )
@@ -63,70 +63,70 @@ pub const PROBES: &[Probe] = &[
     probe(
         "io-uring",
         &["S01"],
-        "io_uring is set up",
+        "set up io_uring",
         always,
         Attempt::Finds(|p| denied(p, attempt::IO_URING)),
     ),
     probe(
         "other-processes",
         &["S02"],
-        "processes that do not exist are traced, read and robbed of descriptors",
+        "trace, read and copy descriptors of processes that do not exist",
         always,
         Attempt::Finds(|p| denied(p, attempt::OTHERS)),
     ),
     probe(
         "kernel-programs",
         &["S03"],
-        "bpf, perf_event_open and userfaultfd are called",
+        "call bpf, perf_event_open and userfaultfd",
         always,
         Attempt::Finds(|p| denied(p, attempt::PROGRAMMABLE)),
     ),
     probe(
         "namespaces",
         &["S04"],
-        "namespaces are made by unshare and joined by setns",
+        "create namespaces by unshare, and join by setns",
         always,
         Attempt::Finds(|p| denied(p, attempt::NAMESPACES)),
     ),
     probe(
         "mounts",
         &["S05"],
-        "the old and the new calls for mounts are made without arguments",
+        "call the old and new mount calls without arguments",
         always,
         Attempt::Finds(mounts),
     ),
     probe(
         "keys",
         &["S06", "S19"],
-        "the session keyring is asked for",
+        "look up the session keyring",
         always,
         Attempt::Finds(|p| denied(p, attempt::KEYS)),
     ),
     probe(
         "handles",
         &["S07"],
-        "files are opened by handle",
+        "open files by handle",
         always,
         Attempt::Finds(|p| denied(p, attempt::HANDLES)),
     ),
     probe(
         "personality",
         &["S08"],
-        "memory protection and random addresses are switched off",
+        "switch off memory protection and random addresses",
         always,
         Attempt::Finds(|p| denied(p, attempt::PERSONALITY)),
     ),
     probe(
         "administration",
         &["S09"],
-        "modules, swap, clocks, kexec and reboot are called with wrong arguments",
+        "call modules, swap, clocks, kexec and reboot with wrong arguments",
         always,
         Attempt::Finds(|p| denied(p, attempt::ADMINISTRATION)),
     ),
     probe(
         "terminal-input",
         &["S10"],
-        "text is typed into a terminal, also with high bits in the request",
+        "type into a terminal, also with high bits in the request",
         always,
         Attempt::Finds(|p| denied(p, attempt::TERMINALS)),
     ),
@@ -135,7 +135,7 @@ pub const PROBES: &[Probe] = &[
         ..probe(
             "x32",
             &["S11"],
-            "a call is made by its x32 number",
+            "call by an x32 number",
             always,
             Attempt::Dies(x32),
         )
@@ -145,7 +145,7 @@ pub const PROBES: &[Probe] = &[
         ..probe(
             "i386",
             &["S11"],
-            "a call is made by the 32-bit entry",
+            "call by the 32-bit entry",
             always,
             Attempt::Dies(i386),
         )
@@ -153,54 +153,54 @@ pub const PROBES: &[Probe] = &[
     probe(
         "socket-families",
         &["S12"],
-        "sockets of other families are made, also with high bits",
+        "open sockets of other families, also with high bits",
         always,
         Attempt::Finds(|p| denied(p, attempt::FAMILIES)),
     ),
     probe(
         "raw-sockets",
         &["S12", "N13"],
-        "raw sockets and sockets of other protocols are made",
+        "open raw sockets and sockets of other protocols",
         always,
         Attempt::Finds(|p| denied(p, attempt::RAW)),
     ),
     probe(
         "netlink",
         &["N17"],
-        "netlink is opened for what is no route",
+        "open netlink sockets other than route",
         always,
         Attempt::Finds(|p| denied(p, attempt::NETLINK)),
     ),
     probe(
         "listener",
         &["S13"],
-        "a filter with a listener is asked for",
+        "load a filter with a listener",
         always,
         Attempt::Finds(|p| denied(p, attempt::LISTENER)),
     ),
     probe(
         "prctl",
         &["S14"],
-        "prctl is called for memory maps and securebits",
+        "call prctl for memory maps and securebits",
         always,
         Attempt::Finds(|p| denied(p, attempt::PRCTL)),
     ),
     Probe {
-        means: "the container can leave set-user-ID files in its workspace, which work on the node",
+        means: "the container can leave set-user-ID files in its workspace that work on the node",
         ..probe(
             "set-id-modes",
             &["F21"],
-            "a set-user-ID mode is set on a descriptor that does not exist",
+            "set a set-user-ID mode on a descriptor that does not exist",
             |p| p.has(|w| w.set_id_refused),
             Attempt::Finds(|p| denied(p, attempt::SET_ID)),
         )
     },
     Probe {
-        means: "memory that was written can be executed: foreign code runs without a file",
+        means: "written memory can be executed: foreign code runs without a file",
         ..probe(
             "executed-memory",
             &["S16", "S17"],
-            "memory that is written is made executable, and a file in memory that can be executed",
+            "make written memory executable, and create an executable file in memory",
             |p| p.has(|w| w.paranoid),
             Attempt::Finds(|p| denied(p, attempt::EXECUTED_MEMORY)),
         )
@@ -210,7 +210,7 @@ pub const PROBES: &[Probe] = &[
         ..probe(
             "short-lists",
             &["S23"],
-            "requests of ioctl, prctl and fcntl are made that are on no list",
+            "make unlisted requests of ioctl, prctl and fcntl",
             |p| p.has(|w| w.paranoid),
             Attempt::Finds(unlisted),
         )

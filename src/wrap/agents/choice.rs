@@ -33,12 +33,10 @@ pub enum AgentDoubt {
     #[error("{0:?} is a shim, which lets the project choose the program")]
     Shim(PathBuf),
     /// A file of variables that does not count: some of them name code that the program runs.
-    #[error(
-        "a sandbox could have written the variables of {0:?}; `agentbox trust` on it lets them count"
-    )]
+    #[error("a sandbox could have written the variables of {0:?}: review it with `agentbox trust`")]
     Variables(PathBuf),
     /// It is unknown before the start which file is executed.
-    #[error("it is not known which file {0:?} leads to")]
+    #[error("cannot tell which file {0:?} runs: name the program by its path")]
     Unknown(String),
     /// The policy shows nothing but the workspace.
     #[error("policy {0} gives no login by a name")]

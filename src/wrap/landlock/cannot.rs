@@ -168,7 +168,7 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let private = plan.filesystem.mounts.iter().find(|m| m.is_private());
     private.map(|mount| {
         format!(
-            "{} would be written and thrown away, which needs a mount",
+            "{} would be written and discarded, which needs a mount",
             mount.destination.display()
         )
     })

@@ -386,7 +386,11 @@ fn the_search_says_why_it_stopped() {
     let minute = Duration::from_secs(60);
     assert_eq!(look(100, minute), Ok(()));
     assert!(look(99, minute).unwrap_err().contains("more than 99"));
-    assert!(look(100, Duration::ZERO).unwrap_err().contains("after 0 s"));
+    assert!(
+        look(100, Duration::ZERO)
+            .unwrap_err()
+            .contains("entries in 0 s")
+    );
 }
 
 mod bounds;
