@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The **policy** is the operator's request, the **plan** the decision for one container, the **spec** an OCI
-//! config.json. **init** is the container's init process, a **tenant** the process of an `exec`. The **sidecar** is the
+//! config.json. **init** is the container's init process, an **exec process** one that `exec` starts. The **sidecar** is the
 //! process outside the container that holds its ways out and its log. A **wall** is one dimension of enforcement. docs/design.md has the picture of
 //! the processes, the order of steps with its reasons, and a table of where to look.
 //!

@@ -181,7 +181,7 @@ except OSError as e: print(errno.errorcode[e.errno], flush=True)
 fn the_sidecar_alone_holds_a_listener() {
     let docker = Docker::connect();
     let watched = Watched::start(&docker, &[runtime()], LOOP);
-    let _tenant = watched.container.exec(&["-d"], &["sleep", "300"]);
+    let _exec = watched.container.exec(&["-d"], &["sleep", "300"]);
     watched.await_words("errno 1");
     let mut holders = Vec::new();
     for process in std::fs::read_dir("/proc").unwrap() {
@@ -206,7 +206,7 @@ fn the_sidecar_alone_holds_a_listener() {
     );
     let own = watched.pid_of("sidecar");
     let held = holders.iter().find(|(_, pid, _)| *pid == own);
-    assert_eq!(held.unwrap().2, 2, "init's and the tenant's: {holders:?}");
+    assert_eq!(held.unwrap().2, 2, "init's and the exec process's: {holders:?}");
 }
 
 #[test]

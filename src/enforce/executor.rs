@@ -71,7 +71,7 @@ impl PolicyWalls {
                 make_files(work, spec)?;
                 groups
             }
-            Role::Tenant(work) => {
+            Role::Exec(work) => {
                 let groups = work.joining.set_groups(&self.common.rights.groups)?;
                 self.common.make_streams(spec, Ruler::Policy)?;
                 groups
@@ -84,7 +84,7 @@ impl PolicyWalls {
     fn raise(&self, spec: &Spec, groups: GroupsOutcome) -> Result<(), EnforceError> {
         match &self.role {
             Role::Init(work) => enter_network(work)?,
-            Role::Tenant(work) => {
+            Role::Exec(work) => {
                 work.joining.enter_user_namespace()?;
                 inner::verify_current(work.cookie)?;
             }
@@ -207,11 +207,11 @@ impl ProcessWalls {
         match self {
             Self::Policy(walls) => match &walls.role {
                 Role::Init(work) => Some(&work.process),
-                Role::Tenant(_) => None,
+                Role::Exec(_) => None,
             },
             Self::Unconfined(parity) => match &parity.role {
                 Role::Init(work) => Some(&work.process),
-                Role::Tenant(_) => None,
+                Role::Exec(_) => None,
             },
         }
     }

@@ -7,6 +7,7 @@
 pub mod capabilities;
 mod cover;
 mod devices;
+pub mod exec_process;
 pub mod executor;
 mod file_system;
 pub mod hidden;
@@ -29,7 +30,6 @@ mod scheduling;
 mod scratch;
 mod seen;
 pub mod stdio;
-pub mod tenant;
 pub mod trust;
 pub mod unconfined;
 pub mod verify;

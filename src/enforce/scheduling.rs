@@ -10,7 +10,7 @@ use oci_spec::runtime::{
 };
 
 use super::EnforceError;
-use super::tenant::in_words;
+use super::exec_process::in_words;
 use crate::sys::scheduler::{self, SchedulerAttributes};
 
 /// When a helper sets the processors of the process that it makes.

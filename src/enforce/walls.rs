@@ -35,10 +35,10 @@ pub enum ProcessWalls {
 
 impl ProcessWalls {
     /// Sets the supplementary groups of an exec process, early: nothing of the container is entered with its caller's.
-    pub(super) fn set_tenant_groups(&self) -> Result<(), EnforceError> {
+    pub(super) fn set_exec_groups(&self) -> Result<(), EnforceError> {
         let (common, joining) = match self {
-            Self::Policy(walls) => (&walls.common, walls.role.tenant().map(|work| &work.joining)),
-            Self::Unconfined(walls) => (&walls.common, walls.role.tenant()),
+            Self::Policy(walls) => (&walls.common, walls.role.exec().map(|work| &work.joining)),
+            Self::Unconfined(walls) => (&walls.common, walls.role.exec()),
         };
         let joining = joining.ok_or(EnforceError::Incomplete(WallKind::Privileges))?;
         joining.set_groups(&common.rights.groups).map(drop)
@@ -52,7 +52,7 @@ pub struct PolicyWalls {
     /// The syscall wall.
     pub filter: FilterWall,
     /// Init process or exec process.
-    pub role: Role<InitWork, TenantWork>,
+    pub role: Role<InitWork, ExecWork>,
 }
 
 impl PolicyWalls {
@@ -60,24 +60,24 @@ impl PolicyWalls {
     pub(super) fn person(&self) -> Option<Ids> {
         match &self.role {
             Role::Init(work) => work.person(),
-            Role::Tenant(work) => work.joining.person,
+            Role::Exec(work) => work.joining.person,
         }
     }
 }
 
 /// Init process or exec process.
-pub enum Role<Init, Tenant> {
+pub enum Role<Init, Exec> {
     /// The container's init process.
     Init(Init),
     /// An exec process.
-    Tenant(Tenant),
+    Exec(Exec),
 }
 
-impl<Init, Tenant> Role<Init, Tenant> {
-    fn tenant(&self) -> Option<&Tenant> {
+impl<Init, Exec> Role<Init, Exec> {
+    fn exec(&self) -> Option<&Exec> {
         match self {
             Self::Init(_) => None,
-            Self::Tenant(tenant) => Some(tenant),
+            Self::Exec(exec) => Some(exec),
         }
     }
 }
@@ -348,14 +348,14 @@ pub(super) enum ScratchSource {
 }
 
 /// An exec process under a policy.
-pub struct TenantWork {
+pub struct ExecWork {
     /// The part that every exec process has.
     pub joining: JoinTargets,
     /// Cookie of the inner network namespace, in which it begins.
     pub cookie: u64,
 }
 
-impl TenantWork {
+impl ExecWork {
     /// As recorded: a container under a policy has an inner network namespace.
     pub fn planned(joining: JoinTargets, cookie: Option<u64>) -> Result<Self, EnforceError> {
         let cookie = cookie.ok_or(EnforceError::Incomplete(WallKind::Network))?;
@@ -396,7 +396,7 @@ mod tests {
         let plan = crate::plan::tests::sample();
         for error in [
             InnerNetwork::planned(&plan, None).err(),
-            TenantWork::planned(joining(), None).err(),
+            ExecWork::planned(joining(), None).err(),
         ] {
             assert!(matches!(
                 error,
@@ -404,7 +404,7 @@ mod tests {
             ));
         }
         assert!(InnerNetwork::planned(&plan, Some(socket())).is_ok());
-        assert!(TenantWork::planned(joining(), Some(7)).is_ok());
+        assert!(ExecWork::planned(joining(), Some(7)).is_ok());
         let error = FilterWall::planned(None, None).err();
         assert!(matches!(
             error,

@@ -17,13 +17,13 @@ mod compared_mounts;
 pub mod inside;
 mod mounted;
 pub mod probe;
+mod probe_process;
 pub mod probes;
 mod program;
 pub mod promise;
 pub mod report;
 mod running;
 mod sandbox;
-mod tenant;
 
 pub use report::{ProbeVerdict, VerifyReport};
 pub use running::running;

@@ -12,7 +12,7 @@ use super::probes;
 use super::program;
 use super::promise::{Promise, PromisedWalls};
 use super::report::{ProbeRunner, VerifyReport};
-use super::tenant::ProbePipes;
+use super::probe_process::ProbePipes;
 use crate::audit::Actor;
 use crate::cli::{Exec, GlobalOptions};
 use crate::egress::tried::TriedPorts;

@@ -12,7 +12,7 @@ use super::inside;
 use super::program;
 use super::report::{ProbeRunner, VerifyReport};
 use super::running::{by_exec, not_enforced, policy, promise};
-use super::tenant::ProbePipes;
+use super::probe_process::ProbePipes;
 use crate::cli::{Create, GlobalOptions};
 use crate::plan::CapabilitySets;
 use crate::plan::process::to_spec;

@@ -64,7 +64,7 @@ impl UnconfinedProcess {
                 work.make_files(spec)?;
                 groups
             }
-            Role::Tenant(joining) => {
+            Role::Exec(joining) => {
                 let groups = joining.set_groups(&self.common.rights.groups)?;
                 self.common.make_streams(spec, Ruler::Engine)?;
                 groups
@@ -87,7 +87,7 @@ impl UnconfinedProcess {
 
     /// The last steps before the program.
     pub(super) fn raise(&self, spec: &Spec, groups: GroupsOutcome) -> Result<(), EnforceError> {
-        if let Role::Tenant(joining) = &self.role {
+        if let Role::Exec(joining) = &self.role {
             joining.enter_user_namespace()?;
         }
         verify::groups(spec, &self.common.rights.groups, groups, Ruler::Engine)?;

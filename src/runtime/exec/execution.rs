@@ -19,7 +19,7 @@ use crate::enforce::privileges::{self, SetupRights};
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::unconfined::UnconfinedProcess;
 use crate::enforce::walls::{
-    CommonSetup, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role, TenantWork,
+    CommonSetup, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role, ExecWork,
 };
 use crate::plan::CapabilitySets;
 use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
@@ -57,7 +57,7 @@ pub(super) struct Execution<'a> {
 }
 
 /// What the process inherits that is in no record.
-pub(super) struct TenantInherited {
+pub(super) struct ExecInherited {
     /// The syscall wall's program.
     pub(super) filter: Option<SavedFilter>,
     /// Where its listener goes.
@@ -232,7 +232,7 @@ impl<'a> Execution<'a> {
     pub(super) fn executor(
         &self,
         process: &mut Process,
-        inherited: TenantInherited,
+        inherited: ExecInherited,
     ) -> Result<WallExecutor, RuntimeError> {
         let record = &self.target.record;
         let sets = process.capabilities().clone().unwrap_or_default();
@@ -250,14 +250,14 @@ impl<'a> Execution<'a> {
             Some(_) => ProcessWalls::Policy(Box::new(PolicyWalls {
                 common,
                 filter: FilterWall::planned(filter, way)?,
-                role: Role::Tenant(TenantWork::planned(joining, record.netns_cookie)?),
+                role: Role::Exec(ExecWork::planned(joining, record.netns_cookie)?),
             })),
             None => ProcessWalls::Unconfined(Box::new(UnconfinedProcess {
                 common,
                 no_new_privs: process.no_new_privileges().unwrap_or(false),
                 keyring: launch::keyring(record),
                 filter: filter.map(|filter| FilterWall::new(filter, way)),
-                role: Role::Tenant(joining),
+                role: Role::Exec(joining),
             })),
         }))
     }

@@ -29,8 +29,8 @@ use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::launch::Streams;
 use crate::runtime::state::store::ContainerPaths;
-use execution::{Execution, TenantInherited};
-use streams::TenantStreams;
+use execution::{Execution, ExecInherited};
+use streams::ExecStreams;
 use target::ExecTarget;
 
 pub use error::ExecError;
@@ -61,7 +61,7 @@ impl ExecProcess {
 pub fn exec(place: &ContainerPaths, args: &cli::Exec) -> Result<ExecProcess, RuntimeError> {
     let (target, process) = judged(place, args, None, StandardStreams::Callers)?;
     // From here on there is something to remove, which each value does when it is dropped.
-    let mut opened = TenantStreams::new(place, args, &target, &process)?;
+    let mut opened = ExecStreams::new(place, args, &target, &process)?;
     let noted = NotedProcess::new(place, &process, None);
     let execution = Execution::begin(place, args, &target, None)?;
     let pid = started(execution, process, opened.streams(), &noted)?;
@@ -139,7 +139,7 @@ fn start(
     // After the pipe, through which the agent's child reports errors.
     let way = execution.open_listener_way(filter.as_ref())?;
     let joining = execution.open_user_namespace(init, &mut process)?;
-    let inherited = TenantInherited {
+    let inherited = ExecInherited {
         filter,
         way,
         report,

@@ -19,7 +19,7 @@ use crate::enforce::EnforceError;
 use crate::enforce::executor::WallExecutor;
 use crate::enforce::process::limit_open_files;
 use crate::enforce::report::FailureReport;
-use crate::enforce::tenant::TenantProcess;
+use crate::enforce::exec_process::ExecSetup;
 use crate::runtime::child;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::launch::Streams;
@@ -75,7 +75,7 @@ impl Execution<'_> {
             // The spec of a sandbox without root's rights has none: the init process entered the inner one itself.
             namespaces |= Namespaces::NETWORK;
         }
-        let tenant = TenantProcess {
+        let setup = ExecSetup {
             init: init.as_fd(),
             namespaces,
             cgroups: &cgroup.descriptors,
@@ -84,7 +84,7 @@ impl Execution<'_> {
             first_closed: 3_u32.saturating_add_signed(self.args.preserve_fds),
         };
         let parts = ProcessParts {
-            tenant: &tenant,
+            setup: &setup,
             born: &born,
             spec: &spec,
             gate: self.gate(),
@@ -137,7 +137,7 @@ fn connect_console(path: &Path) -> Result<OwnedFd, RuntimeError> {
 
 /// What a process is made of.
 struct ProcessParts<'a> {
-    tenant: &'a TenantProcess<'a>,
+    setup: &'a ExecSetup<'a>,
     born: &'a Birthplace,
     spec: &'a Spec,
     gate: Option<&'a StartGate>,
@@ -168,18 +168,18 @@ impl ProcessParts<'_> {
     fn help(&self, executor: &WallExecutor, number: &SiblingNumber) -> Result<(), String> {
         let words = |error: EnforceError| crate::log::chain(&error);
         self.gate.into_iter().for_each(StartGate::leave_runtime);
-        self.tenant
+        self.setup
             .leave_caller(self.spec, executor)
             .map_err(words)?;
         child::settle(self.spec.process().as_ref(), self.born)?;
         // It opens no mounts, and the container sees its limits once it is born (P08).
         limit_open_files(self.spec).map_err(words)?;
-        self.tenant.join(self.spec).map_err(words)?;
+        self.setup.join(self.spec).map_err(words)?;
         // The process opens the container's /dev/ptmx, as root and through links, if it has a terminal.
         executor.close_ways_out().map_err(words)?;
         let wait = || self.gate.map_or(Ok(()), StartGate::wait);
         let work = || match child::take_name().and_then(|()| wait()) {
-            Ok(()) => self.tenant.run(self.spec, executor),
+            Ok(()) => self.setup.run(self.spec, executor),
             Err(why) => executor.fail(&why),
         };
         sibling::fork_sibling(number, work)

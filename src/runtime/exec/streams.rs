@@ -16,7 +16,7 @@ use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::state::store::ContainerPaths;
 
 /// What the process gets in place of the caller's descriptors, and what is relayed between them.
-pub(super) struct TenantStreams {
+pub(super) struct ExecStreams {
     /// For its terminal, if no console socket was given.
     pub(super) listener: Option<tty::TerminalListener>,
     /// For its pipes, if it has no terminal.
@@ -25,7 +25,7 @@ pub(super) struct TenantStreams {
     stdio: Stdio,
 }
 
-impl TenantStreams {
+impl ExecStreams {
     /// Opens them.
     pub(super) fn new(
         place: &ContainerPaths,

@@ -17,7 +17,7 @@ use crate::sys::setns::{self, Namespaces};
 use crate::sys::user;
 
 /// What an exec process gets of its container and of its caller.
-pub struct TenantProcess<'a> {
+pub struct ExecSetup<'a> {
     /// A descriptor of the init process.
     pub init: BorrowedFd<'a>,
     /// The init process's namespaces that it begins in. It joins the user namespace later.
@@ -32,14 +32,14 @@ pub struct TenantProcess<'a> {
     pub first_closed: u32,
 }
 
-impl TenantProcess<'_> {
+impl ExecSetup<'_> {
     /// The helper's first steps: the process gets nothing of the caller that the container's processes could read in /proc.
     pub fn leave_caller(&self, spec: &Spec, executor: &WallExecutor) -> Result<(), EnforceError> {
         scheduling::set_processors(process::of(spec), AffinityMoment::Initial)?;
         crate::sys::process::forget_arguments()
             .map_err(EnforceError::step("forget the arguments"))?;
         rustix::process::setsid().map_err(EnforceError::step("leave the caller's session"))?;
-        executor.walls().set_tenant_groups()
+        executor.walls().set_exec_groups()
     }
 
     /// The helper's last steps: the process begins in the container.
