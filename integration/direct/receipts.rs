@@ -513,7 +513,7 @@ fn direct_receipts_or_none_audit_finds_changes_of_an_ended_run() {
     fs::remove_file(&node).unwrap();
     said_of("node.jsonl: it is missing or has no line");
     run("mkfifo", &[node.to_str().unwrap()]).ok();
-    said_of("node.jsonl: it is no regular file");
+    said_of("node.jsonl: it is not a regular file");
     fs::remove_file(&node).unwrap();
     fs::write(&node, &whole).unwrap();
     only_the_receipt_is_missing(&audit());

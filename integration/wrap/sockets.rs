@@ -487,7 +487,7 @@ fn n56_no_socket_of_a_sandbox_counts_and_the_nodes_file_forbids_all() {
     drop(server);
     refused(&person, &["--connect", &path], "No such file");
     std::fs::write(&path, "").unwrap();
-    refused(&person, &["--connect", &path], "it is no socket");
+    refused(&person, &["--connect", &path], "it is not a socket");
     // Landlock, no network, relative paths, and below another one.
     refused(
         &person,

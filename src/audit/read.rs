@@ -71,7 +71,7 @@ impl Log {
     fn take(&mut self, line: &[u8], number: u64, prev: &str) {
         let parsed: LogLine = match serde_json::from_slice(line) {
             Ok(parsed) => parsed,
-            Err(error) => return self.fault(number, &format!("it is no event: {error}")),
+            Err(error) => return self.fault(number, &format!("it is not an event: {error}")),
         };
         if parsed.schema != SCHEMA {
             let words = format!(
@@ -114,8 +114,8 @@ impl Log {
             self.fault(
                 found.seq,
                 &format!(
-                    "the log ended with line {} when the container was deleted, and that line's hash was {}: lines were taken \
-                     away, changed or added since",
+                    "the log ended with line {} when the container was deleted, and that line's hash was {}: lines were removed, \
+                     changed or added since",
                     kept.seq, kept.head
                 ),
             );

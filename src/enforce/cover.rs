@@ -262,7 +262,7 @@ fn read_only_at(path: &Path, follow: FollowLinks, how: ReadOnlyScope) -> std::io
 pub(super) fn protect(path: &Path, file: FileIdentity) -> Result<(), EnforceError> {
     let step = || {
         EnforceError::step(format!(
-            "make {path:?} read-only, which changed since it was found (start it again)"
+            "make {path:?} read-only: it changed after the search; start it again"
         ))
     };
     let target = match FollowLinks::Never.open_with(path, OFlags::NOFOLLOW) {

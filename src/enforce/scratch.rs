@@ -93,7 +93,7 @@ impl<'a> Scratch<'a> {
         if plan.root != RootAccess::Ephemeral {
             return Ok(());
         }
-        let step = |what: &str| format!("{what} the root file system that is thrown away");
+        let step = |what: &str| format!("{what} the ephemeral root");
         let old = FollowLinks::Never
             .open(Path::new("/"))
             .map_err(EnforceError::step(step("look at")))?;

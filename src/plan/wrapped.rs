@@ -185,7 +185,7 @@ impl SortedMounts {
     ) {
         let refused = refusal(rules.never, rules.meant, mount.destination(), facts)
             .or_else(|| {
-                (facts.kind != FileKind::Directory).then(|| "it is no directory".to_owned())
+                (facts.kind != FileKind::Directory).then(|| "it is not a directory".to_owned())
             })
             .or_else(|| facts.no_overlay.clone());
         match refused {

@@ -37,7 +37,7 @@ pub fn resolve(sources: &Sources) -> Result<Selection, PolicyError> {
 fn audited(sources: &Sources, name: PolicyName) -> AuditOutcome {
     let outcome = match resolve_as(sources, Some(&name)) {
         Ok(Selection::Policy(resolved)) => Ok(resolved),
-        Ok(Selection::Unconfined { .. }) => Err("it is no policy".to_owned()),
+        Ok(Selection::Unconfined { .. }) => Err("it is not a policy".to_owned()),
         Err(error) => Err(error.to_string()),
     };
     AuditOutcome { name, outcome }

@@ -54,7 +54,7 @@ pub enum RuntimeError {
          a very low CPU limit"
     )]
     HeldUp {
-        /// For example "process of exec".
+        /// For example "exec process".
         what: &'static str,
         /// How long it was waited for.
         seconds: u64,

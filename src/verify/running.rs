@@ -243,8 +243,8 @@ fn announce(place: &ContainerPaths, record: &Record, ports: TriedPorts) -> Answe
     match tried::announce(place, record, ports) {
         Ok(()) => Answer::Known,
         Err(error) => Answer::Unknown(format!(
-            "the container's log would take the attempt for the workload's ({}); make the container again if its sidecar is of an \
-             earlier version of agentbox",
+            "the container's log would record the attempt as the workload's ({}); recreate the container if its sidecar is older than \
+             this agentbox",
             crate::log::chain(&error)
         )),
     }

@@ -151,7 +151,7 @@ fn found(path: &Path, person: &Person, written: &[PathBuf]) -> Result<FoundSocke
     }
     let socket = opened(directory.as_fd(), Path::new(&name), OFlags::empty())?;
     if !socket.metadata().map_err(why)?.file_type().is_socket() {
-        return Err("it is no socket".to_owned());
+        return Err("it is not a socket".to_owned());
     }
     Ok(FoundSocket {
         directory,

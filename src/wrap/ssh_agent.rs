@@ -310,7 +310,7 @@ fn pinned(path: &Path, person: &Person, written: &[PathBuf]) -> Result<OwnedFd> 
         .metadata()
         .map_err(|error| unsafe_place(error.to_string()))?;
     if !stat.file_type().is_socket() {
-        bail!(unsafe_place("it is no socket".to_owned()));
+        bail!(unsafe_place("it is not a socket".to_owned()));
     }
     if !person.owns(&stat) {
         let owner = user_namespace::owner(stat.uid());

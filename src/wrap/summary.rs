@@ -345,7 +345,7 @@ fn empty(path: &Path) -> io::Result<File> {
     let mode = Mode::from_raw_mode(0o666);
     let file = File::from(rustix::fs::openat2(CWD, path, flags, mode, links)?);
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no plain file"));
+        return Err(io::Error::other("it is not a plain file"));
     }
     file.set_len(0)?;
     Ok(file)

@@ -106,7 +106,7 @@ impl<'a> Assignment<'a> {
                  `agentbox trust` on the file",
             ),
             (name, _) if !is_plain(name) => Err(
-                "that is no name of a variable, and a command may have written this file: `agentbox trust` on it lets it count",
+                "not a variable's name, and a command may have written this file: review it with `agentbox trust FILE`",
             ),
             ("PATH" | "HOME", _) => Err(
                 "PATH and HOME decide which directories are shown, and a command may have written this file: use --env, or \

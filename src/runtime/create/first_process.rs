@@ -162,7 +162,7 @@ fn begin(
         let closed = init_sender.close();
         closed.map_or(1, |()| live(&args, &born, &mut ends))
     })
-    .map_err(RuntimeError::io("clone the container's first process"))?;
+    .map_err(RuntimeError::io("clone the container's init process"))?;
     // The child alone now holds the ends and what was handed to it.
     drop((asked.stdio, console));
     let ready = ends

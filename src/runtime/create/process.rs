@@ -33,7 +33,7 @@ impl Creation<'_> {
         let halt = hooks.map(CreateHooks::halt);
         let of_hooks = hooks.map_or(Duration::ZERO, CreateHooks::time_inside);
         let within = half_made::WITHIN.saturating_add(of_hooks);
-        let what = "container's first process";
+        let what = "container's init process";
         let built = half_made::limited(what, within, &self.place.report(), halt, |_| {
             self.build(streams, spec, executor).map_err(|error| {
                 // Errors of our own code in the container's process are nearer to the cause.

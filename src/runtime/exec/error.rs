@@ -34,7 +34,7 @@ pub enum ExecError {
     User(String),
     /// A sandbox of a user without root's rights has one user.
     #[error(
-        "a sandbox of a user without root's rights has one user and group, {own}: leave --user out (asked for: {asked})"
+        "a sandbox of a user without root's rights has one user and group, {own}: leave --user out (requested: {asked})"
     )]
     OtherUser {
         /// Of the sandbox, as uid:gid.
@@ -71,7 +71,7 @@ pub enum ExecError {
     DelegatedCgroup,
     /// Their timekeepers would take what the sidecar needs.
     #[error(
-        "{MOST_TIMED_EXECS} processes of exec, or daemons that they left, run with a time limit (time.exec), which is the most: end some"
+        "{MOST_TIMED_EXECS} exec processes, or daemons that they left, have a time limit (time.exec), and no more may: end some"
     )]
     TooManyTimed,
     /// One of the two decides where the process is.

@@ -274,7 +274,7 @@ impl<'a> Execution<'a> {
     ) -> Result<T, RuntimeError> {
         let frozen = FreezerFile::of(&self.target.record.controllers()?);
         let halt = frozen.as_ref().map(FreezerFile::halt);
-        let (what, within) = ("process of exec", half_made::WITHIN);
+        let (what, within) = ("exec process", half_made::WITHIN);
         half_made::limited(what, within, self.report.path(), halt, begin)
     }
 }

@@ -149,7 +149,7 @@ impl ExecRecord {
         {
             log::debug!("note the end: {error}");
         }
-        log::warn!("a process of exec is ended: {}", words(cause));
+        log::warn!("an exec process is ended: {}", words(cause));
         match time::members(&self.cgroup) {
             Ok(members) => {
                 let thawed = time::thawed().ok();

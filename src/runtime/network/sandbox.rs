@@ -27,7 +27,7 @@ pub fn end_if_lost(root: &Path, member: &Path) {
     };
     if let Some(init) = lost(&place) {
         log::warn!(
-            "the sidecar of sandbox {id} is gone: the sandbox is ended, so that its pod is made anew"
+            "the sidecar of sandbox {id} has exited: agentbox ends the sandbox, so that its pod is recreated"
         );
         if let Err(error) = signal::kill_process(init) {
             log::warn!("{}", crate::log::chain(&error));

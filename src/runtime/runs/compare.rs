@@ -27,7 +27,7 @@ pub(super) fn faults(run: &RunDir) -> Result<Vec<LogFault>, RuntimeError> {
     // A removed or unusable key signs nothing; the payload is compared all the same.
     let payload = match key() {
         Ok(Some(key)) => envelope.payload_by(&key.public()).map_err(|why| {
-            format!("{why}, or this node's key was made anew after the run; `receipt verify` takes the earlier public key")
+            format!("{why}, or this node's key was replaced after the run: use `receipt verify` with the earlier public key")
         }),
         Ok(None) | Err(_) => envelope.payload_of_anybody().map_err(|why| why.to_string()),
     };

@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Content, RuntimeError> {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Content::Absent),
         Err(error) if error.kind() == ErrorKind::InvalidInput => {
-            return Ok(Content::Foreign("it is no regular file"));
+            return Ok(Content::Foreign("it is not a regular file"));
         }
         Err(error) => return Err(RuntimeError::io(format!("open {path:?}"))(error)),
     };
@@ -83,7 +83,7 @@ mod tests {
         for name in ["fifo", "link", "device", "directory", "socket"] {
             assert_eq!(
                 read(&path(name)).unwrap(),
-                Content::Foreign("it is no regular file"),
+                Content::Foreign("it is not a regular file"),
                 "{name}"
             );
         }

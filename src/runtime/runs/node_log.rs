@@ -92,7 +92,7 @@ impl RunDir {
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC);
         let file = options.open(self.file(audit::NODE))?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other("it is no regular file"));
+            return Err(io::Error::other("it is not a regular file"));
         }
         lock(&file)?;
         let length = file.metadata()?.len();

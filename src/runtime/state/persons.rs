@@ -194,7 +194,7 @@ fn open_above(dir: &Path) -> Option<UnsafePath> {
 fn wrong(dir: &Path, denied: u32) -> std::io::Result<Option<&'static str>> {
     let found = fs::symlink_metadata(dir)?;
     Ok(if !found.is_dir() {
-        Some("it is no directory, or a link to one")
+        Some("it is not a directory, or a link to one")
     } else if found.uid() != rustix::process::geteuid().as_raw() {
         Some("it belongs to another user")
     } else if found.mode() & denied != 0 {

@@ -140,7 +140,7 @@ impl AgentCopies {
             let layer = open_layer(&own, directory).with_context(step)?;
             match kind_of(&layer, name).with_context(step)? {
                 Some(FileType::RegularFile | FileType::Directory) => {}
-                Some(_) => bail!("{}: it is no file", step()),
+                Some(_) => bail!("{}: it is not a file", step()),
                 None => put(&own, &layer, &empty(name)).with_context(step)?,
             }
         }
