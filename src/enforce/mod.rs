@@ -28,7 +28,7 @@ pub mod report;
 pub mod rootfs;
 mod scheduling;
 mod scratch;
-mod seen;
+mod visible_files;
 pub mod stdio;
 pub mod trust;
 pub mod unconfined;

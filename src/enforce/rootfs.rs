@@ -125,7 +125,7 @@ pub fn mount_all(
             masks.is_held(directory, inodes)?;
         }
         match seen.get(path.as_path()) {
-            Some(files) => super::seen::mask_but(path, files)?,
+            Some(files) => super::visible_files::mask_but(path, files)?,
             None if plan.found.contains(path) => masks.mask_found(path)?,
             None => masks.mask(path)?,
         }

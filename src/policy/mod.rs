@@ -13,7 +13,7 @@
 
 mod advice;
 mod annotation;
-mod asked;
+mod wrap_options;
 mod audited;
 pub mod bound;
 mod builtin;
@@ -72,7 +72,7 @@ pub use advice::{Advice, Tool, typed as typed_rule};
 pub use annotation::{
     ImageAnnotations, POLICY_KEY, PREFIX as ANNOTATION_PREFIX, WORKSPACE_KEY, key as annotation_key,
 };
-pub use asked::{FieldOption, PolicyOption, WrapOptions};
+pub use wrap_options::{FieldOption, PolicyOption, WrapOptions};
 pub use audited::{AuditOutcome, AuditedPolicy};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;

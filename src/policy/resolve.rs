@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::annotation::{self, AnnotationRequest, Authors};
-use super::asked::{Layer, PolicyPath};
+use super::wrap_options::{Layer, PolicyPath};
 use super::check::{check_ceilings, check_default};
 use super::fields::{Fields, FieldsError, Origins};
 use super::file::{Library, LoadedPolicy};

@@ -1,7 +1,7 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
 pub mod annotations;
-mod held;
+mod secret_volume;
 mod hosts;
 pub mod idmap;
 mod image;

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::hosts::Hosts;
 use super::idmap::is_without_set_id;
 use super::stat::{FileStat, mount_id};
-use super::{ProbeError, held, is_bind, kubelet, links, open_path, real_path, volume};
+use super::{ProbeError, is_bind, kubelet, links, open_path, real_path, secret_volume, volume};
 use crate::engines::kubelet::is_secret;
 use crate::kernel::mountinfo::{MountTable, join};
 use crate::plan::anonymous::is_anonymous;
@@ -197,7 +197,7 @@ impl Judge {
         }
         facts.engines_volume = !self.in_pod && volume::is_engines(fd, &stat, &facts);
         if facts.all_names().any(is_secret) {
-            facts.holds = held::look(fd, facts.kind);
+            facts.holds = secret_volume::look(fd, facts.kind);
         }
         let inside = facts
             .all_names()

@@ -154,7 +154,7 @@ pub enum RuntimeError {
     SandboxEntry(#[from] crate::runtime::own_sandbox::SandboxEntryError),
     /// A caller without root's rights has no safe place for the state of containers.
     #[error(transparent)]
-    Home(#[from] crate::runtime::state::persons::UserDirError),
+    Home(#[from] crate::runtime::state::user_dirs::UserDirError),
     /// The caller's terminal.
     #[error(transparent)]
     Foreground(#[from] crate::runtime::foreground::ForegroundError),

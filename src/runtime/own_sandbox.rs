@@ -5,7 +5,7 @@
 //!   U1                       `wrap` made it ([`super::unprivileged`]); [`enter`] joins it, which the kernel allows its owner
 //!     U2                     the init process; an exec process joins it last
 //! ```
-//! The record names the init process, and only the user can write it (`super::state::persons`). Nevertheless the kernel is
+//! The record names the init process, and only the user can write it (`super::state::user_dirs`). Nevertheless the kernel is
 //! asked each time whose namespaces these are: a number may be another process's by now.
 //!
 //! The init process is not dumpable. Its user namespace is opened by CAP_SYS_PTRACE in U1, which the owner has (ptrace(2),

@@ -15,7 +15,7 @@ use crate::plan::signing::SSH_SOCKET;
 use crate::plan::{NetworkPlan, Plan};
 use crate::policy::SshFingerprint;
 use crate::runtime::RuntimeError;
-use crate::runtime::network::{control, shown};
+use crate::runtime::network::{control, denial_dir};
 use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
@@ -67,7 +67,7 @@ pub fn sign(
         .iter()
         .filter(|key| plan.keys.contains(&key.shown));
     let ids = agent.ids;
-    let listener = listen(&shown::directory(&place.dir()), SSH_SOCKET, ids)?;
+    let listener = listen(&denial_dir::directory(&place.dir()), SSH_SOCKET, ids)?;
     let work = RelayWork::Sign {
         keys: listed.copied().collect(),
         agent: agent.socket.as_fd(),

@@ -10,7 +10,7 @@ use super::bundle::GIT_CONFIG;
 use super::layout::Layout;
 use super::list::SystemList;
 use super::person::{Environment, Person};
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use super::{git_signing, secrets, variables};
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Policy, SshFingerprint};

@@ -13,7 +13,7 @@ mod credentials;
 mod environment;
 mod error;
 mod git_signing;
-mod kept;
+mod cache_store;
 mod landlock;
 mod layout;
 pub mod leftovers;
@@ -34,7 +34,7 @@ mod ssh_agent;
 mod summary;
 mod toolchain;
 mod variables;
-mod wanted;
+mod request;
 mod workspace;
 
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ use anyhow::{Context, Result, bail};
 
 pub use self::error::{WrapRefusal, status_of};
 pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
-pub use self::wanted::WrapRequest;
+pub use self::request::WrapRequest;
 use crate::audit;
 use crate::cli::{self, GlobalOptions, Walls};
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
@@ -65,7 +65,7 @@ use crate::sidecar;
 use agents::{Agent, AgentHome, ProgramPlaces};
 use bundle::{BundleRoot, WrapBundle};
 use caches::Caches;
-use kept::WorkspaceStore;
+use cache_store::WorkspaceStore;
 use layout::{Layout, NodeView};
 use person::Person;
 use summary::DeniedSummary;
@@ -375,7 +375,7 @@ fn layout(
     if wanted.caches != Caches::Hidden && wanted.walls == Walls::Namespaces {
         layout.add_caches(&list.caches, resolved);
         if wanted.caches == Caches::Kept && !layout.caches.is_empty() {
-            layout.kept = Some(kept::place(person, &wanted.workspace)?);
+            layout.kept = Some(cache_store::place(person, &wanted.workspace)?);
         }
     }
     layout.check_venvs()?;

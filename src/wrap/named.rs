@@ -10,7 +10,7 @@ use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::person::Person;
 use super::planted;
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use crate::cli::Walls;
 use crate::kernel::mountinfo::MountTable;
 use crate::plan::BindAccess;

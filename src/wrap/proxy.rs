@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::person::Person;
 use super::settings::places::no_sandbox_writes;
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use crate::policy::{NetworkMode, PROXY_VARIABLES, ResolvedPolicy, UpstreamSource, UserProxy};
 use crate::runtime::input::bundle::read_file;
 

@@ -18,7 +18,7 @@ use super::own_file;
 use super::person::Person;
 use super::settings::{is_closed, places};
 use super::variables;
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use crate::log::progress::Progress;
 use crate::plan::secrets::not_seen_under;
 use crate::policy::{

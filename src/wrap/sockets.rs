@@ -20,7 +20,7 @@ use super::layout::Layout;
 use super::person::Person;
 use super::planted;
 use super::settings::places;
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use crate::cli::Walls;
 use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::sockets::{closed_listener, is_database};

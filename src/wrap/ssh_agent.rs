@@ -18,7 +18,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use super::error::WrapRefusal;
 use super::person::{Environment, Person};
 use super::settings::places;
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
 use crate::egress::ssh::key::{ListedKey, of_public_file};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use super::{WrapRefusal, planted};
 use crate::audit::{
     Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,

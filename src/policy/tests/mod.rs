@@ -332,7 +332,7 @@ fn the_built_in_policies_follow_the_design() {
 }
 
 mod annotations;
-mod asked;
+mod wrap_options;
 mod ceilings;
 mod errors;
 mod files;

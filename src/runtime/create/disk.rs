@@ -7,7 +7,7 @@ use oci_spec::runtime::Spec;
 use crate::plan::{self, ScratchStorage};
 use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::error::RuntimeError;
-use crate::runtime::state::persons::{Use, check_way};
+use crate::runtime::state::user_dirs::{Use, check_way};
 use crate::runtime::state::record::Record;
 use crate::scratch::maker::DiskMaker;
 

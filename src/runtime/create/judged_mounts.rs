@@ -17,7 +17,7 @@ use crate::plan::{
 };
 use crate::probe::{HeldSource, SourcesByMount};
 use crate::runtime::error::RuntimeError;
-use crate::runtime::network::shown;
+use crate::runtime::network::denial_dir;
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay;
 use crate::sys::mount::{self, change, map_ids};
@@ -28,7 +28,7 @@ pub fn prepare(
     sources: &[HeldSource],
     files: &Path,
 ) -> Result<Vec<OwnMount>, RuntimeError> {
-    let shows = shown::is_there(plan);
+    let shows = denial_dir::is_there(plan);
     let network = &plan.network;
     let plan = &plan.filesystem;
     let mut all = Vec::new();
@@ -75,7 +75,7 @@ pub fn prepare(
         .map(|(at, path)| (at, path, FileKind::File));
     let shown = shows.then(|| {
         let at = Path::new(DENIED_IN);
-        (at, shown::directory(files), FileKind::Directory)
+        (at, denial_dir::directory(files), FileKind::Directory)
     });
     let sockets = user_relay::socket_directories(network, files);
     let sockets = sockets.map(|(at, path)| (at, path, FileKind::Directory));

@@ -19,7 +19,7 @@ use crate::runtime::error::RuntimeError;
 use crate::runtime::files::write_whole;
 use crate::runtime::hooks::CreateHooks;
 use crate::runtime::launch::own_oom_score;
-use crate::runtime::network::{resolver, shown};
+use crate::runtime::network::{denial_dir, resolver};
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay;
 
@@ -62,7 +62,7 @@ pub(super) fn write_shadow(
                 rustix::fs::chmod(&path, mode)
                     .map_err(RuntimeError::io(format!("chmod {path:?}")))?;
             }
-            shown::make(dir, plan)?;
+            denial_dir::make(dir, plan)?;
             user_relay::make_socket_directories(dir, plan)?;
             shadow::confined(spec, plan, &places)
         }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use oci_spec::runtime::Spec;
 
 use super::companion::sidecar_config;
-use super::shown;
+use super::denial_dir;
 use super::wall::{open_namespace, open_process, spawn};
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
@@ -56,7 +56,7 @@ impl MemberSidecar {
             netns: Some(shared.as_fd()),
             init_pidfd: init_pidfd.as_fd(),
             inner: None,
-            shown: shown::open(record, place)?,
+            shown: denial_dir::open(record, place)?,
             watched,
             counts: counted::of_limits(record.controllers.as_ref(), record.plan()),
             calls: Some(calls),

@@ -26,7 +26,7 @@ pub mod refused;
 pub mod resolver;
 pub mod rules;
 pub mod sandbox;
-pub mod shown;
+pub mod denial_dir;
 pub mod tried;
 pub mod upstream;
 pub mod wall;

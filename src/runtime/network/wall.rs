@@ -19,7 +19,7 @@ use crate::runtime::network::control;
 use crate::runtime::network::counted;
 use crate::runtime::network::engine_networks;
 use crate::runtime::network::refused;
-use crate::runtime::network::shown;
+use crate::runtime::network::denial_dir;
 use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::census::Namespace;
 use crate::runtime::state::identity;
@@ -190,7 +190,7 @@ impl NetworkWall {
         let traffic = traffic.collect::<Result<_, _>>().map_err(held())?;
         counts.extend(counted::of_addresses(self.mode, counters));
         let attach = AttachRequest {
-            shown: shown::open(record, place)?,
+            shown: denial_dir::open(record, place)?,
             watched,
             counts,
             calls,

@@ -5,7 +5,7 @@
 //! Everything goes by descriptors, and by way of no link: the directories are those that the workload wrote. What cannot be
 //! cleaned is moved as a whole, and what cannot be moved loses its mode; nothing of that is silent.
 
-mod found;
+mod planted_file;
 mod quarantine;
 mod replaced;
 mod settings;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 
-use self::found::FoundFile;
+use self::planted_file::FoundFile;
 use self::quarantine::Quarantine;
 use crate::audit::Event;
 use crate::plan::{

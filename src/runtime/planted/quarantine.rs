@@ -17,7 +17,7 @@ use crate::plan::{FoundProtected, ProtectedFiles};
 use crate::policy::{Field, Tool};
 use crate::runtime::runs;
 use crate::runtime::state::identity;
-use crate::runtime::state::persons::{self, Use};
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::Record;
 
 /// How many lines are said of what was moved, and of what was not.
@@ -190,7 +190,7 @@ impl Quarantine {
         let dir = self.dir.as_ref().ok_or(Errno::NOENT)?;
         if self.opened.is_none() {
             // Where others may lead, each thing stays beside itself.
-            persons::check_way(dir, Use::Logs).map_err(|_| Errno::ACCESS)?;
+            user_dirs::check_way(dir, Use::Logs).map_err(|_| Errno::ACCESS)?;
             let made = fs::DirBuilder::new()
                 .mode(0o700)
                 .recursive(true)

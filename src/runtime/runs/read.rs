@@ -13,7 +13,7 @@ use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
-use crate::runtime::state::persons::{self, Use};
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::sys::procfs;
@@ -299,7 +299,7 @@ pub fn all() -> Result<Vec<RunDir>, RuntimeError> {
     let Some(base) = base() else {
         return Ok(Vec::new());
     };
-    persons::check_way(&base, Use::Logs)?;
+    user_dirs::check_way(&base, Use::Logs)?;
     let entries = match std::fs::read_dir(&base) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

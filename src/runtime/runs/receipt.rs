@@ -19,7 +19,7 @@ use crate::audit::whole::Stage;
 use crate::audit::{self, EventDetail, LifeState, Log, LogFault, PlainText};
 use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
-use crate::runtime::state::persons::{self, Use};
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::ContainerPaths;
 
@@ -80,7 +80,7 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
 /// Refuses a key that other users could replace.
 fn check_way(path: &Path) -> Result<(), RuntimeError> {
     let above = path.parent().unwrap_or(path);
-    Ok(persons::check_way(above, Use::Logs)?)
+    Ok(user_dirs::check_way(above, Use::Logs)?)
 }
 
 /// Makes the key if there is none. The file appears complete or not at all, and never replaces another.

@@ -6,14 +6,14 @@
 //! | [`census`], [`half_made`] | which containers share namespaces; processes that are not their program yet |
 //! | [`find`], [`identity`] | finding a container by what the user typed; its name for people |
 //! | [`report`] | the pipe on which a container's process reports why it did not start |
-//! | [`persons`] | the directories of users without root's rights |
+//! | [`user_dirs`] | the directories of users without root's rights |
 
 pub mod census;
 pub mod decision;
 pub mod find;
 pub mod half_made;
 pub mod identity;
-pub mod persons;
+pub mod user_dirs;
 pub mod record;
 pub mod report;
 pub mod store;

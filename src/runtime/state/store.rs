@@ -6,7 +6,7 @@
 //!   locks/<root>-<id>           a POSIX record lock; verbs on one id take turns
 //!   namespaces/                 which container is in which namespace (census.rs)
 //! ```
-//! A caller without root's rights has the same below a directory of their own ([`super::persons`]).
+//! A caller without root's rights has the same below a directory of their own ([`super::user_dirs`]).
 //! `<root>` is a short hash of the engine's `--root`, so that two engines may use one id.
 
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ use rustix::fs::FlockOperation;
 
 use crate::cli::GlobalOptions;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::persons::{self, Use};
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::unprivileged;
 use crate::sys::deadline::Deadline;
@@ -43,11 +43,11 @@ pub fn settle(global: &mut GlobalOptions) -> Result<(), RuntimeError> {
     // Root's own directory is root's in every namespace in which this process is root.
     let Some(person) = unprivileged::person().filter(|person| person.uid != 0) else {
         // Verbs trust records: no other user may have made them.
-        persons::check(Path::new(RUN), Use::Containers)?;
+        user_dirs::check(Path::new(RUN), Use::Containers)?;
         return Ok(());
     };
-    let dir = OWN.get_or_init(|| persons::choose(person.uid));
-    persons::check(dir, Use::Containers)?;
+    let dir = OWN.get_or_init(|| user_dirs::choose(person.uid));
+    user_dirs::check(dir, Use::Containers)?;
     if !global.root_given {
         global.root = dir.join("containers");
     }
@@ -328,7 +328,7 @@ pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
 
 pub(in crate::runtime) fn make_private(dir: &Path) -> Result<(), RuntimeError> {
     if let Some(own) = OWN.get() {
-        persons::make(own, Use::Containers)?;
+        user_dirs::make(own, Use::Containers)?;
     }
     let made = fs::DirBuilder::new()
         .mode(0o700)

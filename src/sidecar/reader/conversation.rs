@@ -20,7 +20,7 @@ use hyper::{Request as HttpRequest, Response, StatusCode};
 use tokio::net::TcpStream;
 
 use super::authority::Opener;
-use super::held::{HoldError, Room};
+use super::held_body::{HoldError, Room};
 use super::mcp::{self, FilteredBody};
 use super::messages::{
     Arrival, ClientRoute, ConnectionChoice, MessageChannel, Question, RequestAnswer,

@@ -15,7 +15,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request as HttpRequest, Response};
 
-use super::held::{HoldError, Room, Sender, Share, Slices};
+use super::held_body::{HoldError, Room, Sender, Share, Slices};
 use super::redaction::RedactedBody;
 use crate::egress::mcp::{self, LONGEST, McpMessage};
 use crate::rules::request::McpLists;

@@ -34,7 +34,7 @@
 
 mod authority;
 mod conversation;
-mod held;
+mod held_body;
 mod life;
 mod mcp;
 pub(super) mod messages;

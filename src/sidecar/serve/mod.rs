@@ -82,7 +82,7 @@ mod routes;
 mod secure;
 mod service;
 mod share;
-mod shown;
+mod denial_page;
 mod sniff;
 mod socks;
 mod stream;

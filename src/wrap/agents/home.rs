@@ -27,7 +27,7 @@ use crate::wrap::layout::Layout;
 use crate::wrap::person::Person;
 use crate::wrap::settings::own_dir::OwnDir;
 use crate::wrap::settings::places;
-use crate::wrap::wanted::WrapRequest;
+use crate::wrap::request::WrapRequest;
 
 /// Characters of the line on what is not given.
 const LONGEST_LINE: usize = 400;

@@ -33,7 +33,7 @@ use self::outside::HiddenDir;
 use super::command::CommandFiles;
 use super::layout::Layout;
 use super::variables::Variables;
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use super::{WrapRefusal, confined, environment};
 use crate::cli::GlobalOptions;
 use crate::enforce::program::ProgramFile;

@@ -45,7 +45,7 @@ use super::bundle::BundleRoot;
 use super::caches::Caches;
 use super::person::Person;
 use super::summary::{self, DeniedSummary};
-use super::wanted::WrapRequest;
+use super::request::WrapRequest;
 use super::{WrapRefusal, prepare};
 use crate::cli::GlobalOptions;
 use crate::enforce::{capabilities, privileges};
