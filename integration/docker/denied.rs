@@ -206,7 +206,11 @@ fn the_sidecar_alone_holds_a_listener() {
     );
     let own = watched.pid_of("sidecar");
     let held = holders.iter().find(|(_, pid, _)| *pid == own);
-    assert_eq!(held.unwrap().2, 2, "init's and the exec process's: {holders:?}");
+    assert_eq!(
+        held.unwrap().2,
+        2,
+        "init's and the exec process's: {holders:?}"
+    );
 }
 
 #[test]

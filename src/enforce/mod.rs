@@ -28,11 +28,11 @@ pub mod report;
 pub mod rootfs;
 mod scheduling;
 mod scratch;
-mod visible_files;
 pub mod stdio;
 pub mod trust;
 pub mod unconfined;
 pub mod verify;
+mod visible_files;
 pub mod walls;
 
 use std::io;

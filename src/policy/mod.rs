@@ -13,7 +13,6 @@
 
 mod advice;
 mod annotation;
-mod wrap_options;
 mod audited;
 pub mod bound;
 mod builtin;
@@ -61,6 +60,7 @@ pub mod upstream;
 mod user_proxy;
 mod value;
 mod word;
+mod wrap_options;
 mod written_secret;
 
 #[cfg(test)]
@@ -72,7 +72,6 @@ pub use advice::{Advice, Tool, typed as typed_rule};
 pub use annotation::{
     ImageAnnotations, POLICY_KEY, PREFIX as ANNOTATION_PREFIX, WORKSPACE_KEY, key as annotation_key,
 };
-pub use wrap_options::{FieldOption, PolicyOption, WrapOptions};
 pub use audited::{AuditOutcome, AuditedPolicy};
 pub use bound::{CpuLimit, MemoryLimit, ProcessLimit};
 pub use builtin::BUILTIN;
@@ -111,6 +110,7 @@ pub use user_proxy::{
     DirectHost, UserProxy, VARIABLES as PROXY_VARIABLES, why_not as why_no_proxy,
 };
 pub use word::*;
+pub use wrap_options::{FieldOption, PolicyOption, WrapOptions};
 pub use written_secret::UserSecret;
 
 impl Syscalls {

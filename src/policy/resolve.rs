@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::annotation::{self, AnnotationRequest, Authors};
-use super::wrap_options::{Layer, PolicyPath};
 use super::check::{check_ceilings, check_default};
 use super::fields::{Fields, FieldsError, Origins};
 use super::file::{Library, LoadedPolicy};
 use super::leave::{own_bounds, with_users_hosts, without_leave};
 use super::list::ListMode;
 use super::preset::Presets;
+use super::wrap_options::{Layer, PolicyPath};
 use super::{
     Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NodeConfig,
     NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, ResolvedPolicy,
@@ -286,10 +286,9 @@ impl Resolver<'_> {
         check_ceilings(&policy, &origins, &limits, is_file, self.sources.tool)?;
         let mut bounds: Vec<Limits> = limits.iter().map(|limit| limit.policy.limits).collect();
         bounds.push(own_bounds(&own.limits, &leave));
-        let network_limits = limits
-            .iter()
-            .map(|limit| NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network))
-            .collect();
+        let network = |limit: &CeilingPolicy| {
+            NetworkLimit::of(limit.ceiling.to_string(), &limit.policy.network)
+        };
         Ok(ResolvedPolicy {
             secrets: Vec::new(),
             honey: Vec::new(),
@@ -299,7 +298,7 @@ impl Resolver<'_> {
             chosen_by: by,
             tool: self.sources.tool,
             origins,
-            network_limits,
+            network_limits: limits.iter().map(network).collect(),
             limits: limits.iter().map(|limit| limit.policy.clone()).collect(),
             upstream: self.upstream(&limits),
             ceilings: limits.into_iter().map(|limit| limit.ceiling).collect(),

@@ -1,7 +1,6 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
 pub mod annotations;
-mod secret_volume;
 mod hosts;
 pub mod idmap;
 mod image;
@@ -12,6 +11,7 @@ mod links;
 mod named;
 mod pairs;
 mod search;
+mod secret_volume;
 mod source;
 mod stat;
 mod system;

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, bail};
 
 use super::inside::{self, Answer};
 use super::probe::{Attempt, ContainerView, Finding, HelperProcesses};
+use super::probe_process::ProbePipes;
 use super::probes;
 use super::program;
 use super::promise::{Promise, PromisedWalls};
 use super::report::{ProbeRunner, VerifyReport};
-use super::probe_process::ProbePipes;
 use crate::audit::Actor;
 use crate::cli::{Exec, GlobalOptions};
 use crate::egress::tried::TriedPorts;
@@ -174,7 +174,10 @@ fn without_exec(
         return Err(error).context("start the probe process");
     }
     by_node(place, record, promise, report, None)?;
-    let why = format!("no probe process could be started: {}", crate::log::chain(&error));
+    let why = format!(
+        "no probe process could be started: {}",
+        crate::log::chain(&error)
+    );
     let untried = probes::all().filter(|probe| inside::is_tried_inside(probe));
     let untried = untried.map(|probe| (probe.id.to_owned(), Finding::not_tried(&why)));
     report.add_inside(ProbeRunner::Exec, promise, &untried.collect::<Vec<_>>());

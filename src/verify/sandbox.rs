@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use oci_spec::runtime::{LinuxDeviceCgroupBuilder, LinuxNamespaceType, LinuxResources, Spec};
 
 use super::inside;
+use super::probe_process::ProbePipes;
 use super::program;
 use super::report::{ProbeRunner, VerifyReport};
 use super::running::{by_exec, not_enforced, policy, promise};
-use super::probe_process::ProbePipes;
 use crate::cli::{Create, GlobalOptions};
 use crate::plan::CapabilitySets;
 use crate::plan::process::to_spec;

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::person::Person;
-use super::settings::places::no_sandbox_writes;
 use super::request::WrapRequest;
+use super::settings::places::no_sandbox_writes;
 use crate::policy::{NetworkMode, PROXY_VARIABLES, ResolvedPolicy, UpstreamSource, UserProxy};
 use crate::runtime::input::bundle::read_file;
 

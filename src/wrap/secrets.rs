@@ -16,9 +16,9 @@ use super::agents::ProgramPlaces;
 use super::command::CommandFiles;
 use super::own_file;
 use super::person::Person;
+use super::request::WrapRequest;
 use super::settings::{is_closed, places};
 use super::variables;
-use super::request::WrapRequest;
 use crate::log::progress::Progress;
 use crate::plan::secrets::not_seen_under;
 use crate::policy::{
@@ -102,7 +102,7 @@ impl WrapRequest {
         let files = CommandFiles::of(&name, PATH, Path::new("/"));
         if let Some(unknown) = files.unknown {
             return Err(format!(
-                "the command {name} cannot be run: it is not known which file {unknown} leads to; name a program by its path"
+                "the command {name} cannot be run: cannot tell which file {unknown} runs; name a program by its path"
             ));
         }
         let places = ProgramPlaces::of(&self.person, &self.list, self.written());

@@ -17,8 +17,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::error::WrapRefusal;
 use super::person::{Environment, Person};
-use super::settings::places;
 use super::request::WrapRequest;
+use super::settings::places;
 use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
 use crate::egress::ssh::key::{ListedKey, of_public_file};

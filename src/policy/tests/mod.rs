@@ -332,7 +332,6 @@ fn the_built_in_policies_follow_the_design() {
 }
 
 mod annotations;
-mod wrap_options;
 mod ceilings;
 mod errors;
 mod files;
@@ -344,3 +343,4 @@ mod reference;
 mod remedy;
 mod requests;
 mod temporary;
+mod wrap_options;

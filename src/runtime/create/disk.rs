@@ -7,8 +7,8 @@ use oci_spec::runtime::Spec;
 use crate::plan::{self, ScratchStorage};
 use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::error::RuntimeError;
-use crate::runtime::state::user_dirs::{Use, check_way};
 use crate::runtime::state::record::Record;
+use crate::runtime::state::user_dirs::{Use, check_way};
 use crate::scratch::maker::DiskMaker;
 
 /// Begins to make the scratch disk, if the plan has one.

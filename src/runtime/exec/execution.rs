@@ -19,7 +19,7 @@ use crate::enforce::privileges::{self, SetupRights};
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::unconfined::UnconfinedProcess;
 use crate::enforce::walls::{
-    CommonSetup, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role, ExecWork,
+    CommonSetup, ExecWork, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role,
 };
 use crate::plan::CapabilitySets;
 use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};

@@ -29,7 +29,7 @@ use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::launch::Streams;
 use crate::runtime::state::store::ContainerPaths;
-use execution::{Execution, ExecInherited};
+use execution::{ExecInherited, Execution};
 use streams::ExecStreams;
 use target::ExecTarget;
 

@@ -17,8 +17,8 @@ use crate::plan::{FoundProtected, ProtectedFiles};
 use crate::policy::{Field, Tool};
 use crate::runtime::runs;
 use crate::runtime::state::identity;
-use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::Record;
+use crate::runtime::state::user_dirs::{self, Use};
 
 /// How many lines are said of what was moved, and of what was not.
 const SAID: usize = 10;

@@ -42,9 +42,9 @@ use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::create::CreateError;
 use crate::runtime::input::node_files;
-use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerId, ContainerPaths};
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::unprivileged;
 use crate::sidecar::{self, SidecarRecord};
 

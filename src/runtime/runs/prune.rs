@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use super::{LINK, RunDir, RunLifetime, base, read};
 use crate::policy::NodeLog;
 use crate::runtime::input::node_files;
-use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
+use crate::runtime::state::user_dirs::{self, Use};
 
 /// The most runs that one deletion removes.
 const MOST_REMOVED: usize = 64;

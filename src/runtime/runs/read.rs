@@ -13,9 +13,9 @@ use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
-use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::sys::procfs;
 
 /// Letters of a run's name before the container's id: its start time, and a dash.

@@ -19,9 +19,9 @@ use crate::audit::whole::Stage;
 use crate::audit::{self, EventDetail, LifeState, Log, LogFault, PlainText};
 use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
-use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::ContainerPaths;
+use crate::runtime::state::user_dirs::{self, Use};
 
 /// In a run's directory.
 pub const RECEIPT: &str = "receipt.json";

@@ -13,7 +13,7 @@ pub mod decision;
 pub mod find;
 pub mod half_made;
 pub mod identity;
-pub mod user_dirs;
 pub mod record;
 pub mod report;
 pub mod store;
+pub mod user_dirs;

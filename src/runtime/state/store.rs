@@ -21,8 +21,8 @@ use rustix::fs::FlockOperation;
 
 use crate::cli::GlobalOptions;
 use crate::runtime::RuntimeError;
-use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::state::record::Record;
+use crate::runtime::state::user_dirs::{self, Use};
 use crate::runtime::unprivileged;
 use crate::sys::deadline::Deadline;
 

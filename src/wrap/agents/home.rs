@@ -25,9 +25,9 @@ use crate::text::few;
 use crate::wrap::WrapRefusal;
 use crate::wrap::layout::Layout;
 use crate::wrap::person::Person;
+use crate::wrap::request::WrapRequest;
 use crate::wrap::settings::own_dir::OwnDir;
 use crate::wrap::settings::places;
-use crate::wrap::request::WrapRequest;
 
 /// Characters of the line on what is not given.
 const LONGEST_LINE: usize = 400;
