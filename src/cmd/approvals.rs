@@ -136,8 +136,11 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
     let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {
         bail!(
-            "container {} has no approvals: its network.on-unknown is not ask, or its network.mode not allowlist",
-            record.id
+            "container {} has no approvals, since its network.on-unknown is not ask or its network.mode not allowlist: \
+             `agentbox update {} --network-{} HOST` changes its rules",
+            record.id,
+            record.id,
+            if approve.is_some() { "add" } else { "deny" }
         );
     }
     let ApprovalResult { host, port, closed } =

@@ -1,6 +1,6 @@
 //! Why a command is not wrapped, and the exit status of one that was not executed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::OWN_FAILURE;
 use crate::runtime::{FailureKind, RuntimeError};
@@ -128,7 +128,8 @@ pub enum WrapRefusal {
     Named(&'static str, PathBuf, String),
     /// The command is a link to a path that is not visible.
     #[error(
-        "the command {name:?} is {found:?} a link to {real:?}, which is not mounted: add --read {}",
+        "the command {name:?} is {}, which is not mounted: add --read {}",
+        link(found, real),
         real.parent().unwrap_or(real).display()
     )]
     Hidden {
@@ -267,6 +268,14 @@ pub fn status_of(error: &anyhow::Error) -> i32 {
         Some(FailureKind::NoProgram) => 127,
         Some(FailureKind::Program) => 126,
         Some(FailureKind::Hook | FailureKind::Step) | None => OWN_FAILURE.into(),
+    }
+}
+
+/// A program, and where its links lead if there are any.
+fn link(found: &Path, real: &Path) -> String {
+    match found == real {
+        true => format!("{real:?}"),
+        false => format!("{found:?}, a link to {real:?}"),
     }
 }
 

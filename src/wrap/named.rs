@@ -221,7 +221,7 @@ const MOST_ENTRIES: usize = 4096;
 /// Why a part of /etc is not visible: root alone must be able to write it, and everyone must be able to read all of it.
 fn not_public(real: &Path) -> Option<String> {
     if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
-        return Some("wrap mounts its own file there".to_owned());
+        return Some("wrap makes this file itself, or shows none".to_owned());
     }
     let never = NeverList::builtin();
     let mut waiting = vec![real.to_owned()];
