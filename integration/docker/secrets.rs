@@ -135,10 +135,7 @@ fn a_secret_of_the_node_is_in_the_request_and_nowhere_inside() {
     assert!(has_in_memory(&reader, VALUE.as_bytes()), "the control");
     assert!(!has_in_memory(&sidecar, VALUE.as_bytes()));
     let told = run("agentbox", &["explain", &id]);
-    assert!(
-        told.stdout.contains("secret model, kept outside"),
-        "{told}"
-    );
+    assert!(told.stdout.contains("secret model, kept outside"), "{told}");
     assert!(!told.stdout.contains(VALUE), "{told}");
 }
 

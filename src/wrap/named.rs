@@ -323,7 +323,7 @@ mod tests {
     fn files_that_wrap_makes_and_private_ones_of_etc_are_not_shown() {
         for name in ["gitconfig", "hostname", "hosts", "resolv.conf"] {
             let why = not_public(&Path::new("/etc").join(name)).unwrap();
-            assert!(why.contains("its own file"), "{why}");
+            assert!(why.contains("makes this file itself"), "{why}");
         }
         assert!(not_public(Path::new("/etc/nothing-is-here")).is_some());
     }
