@@ -61,33 +61,25 @@ const fn equal(value: u32, skip_if: u8, skip_else: u8) -> FilterInstruction {
 /// What the network header is reached by, whatever a packet begins with (SKF_NET_OFF).
 const NETWORK_HEADER: u32 = 0xfff0_0000;
 
-/// Answers from the loopback network are left out: programs try their own ports.
-const RESETS_V4: [FilterInstruction; 10] = [
-    plain(HEADER_LENGTH, 0),
-    plain(LOAD_BYTE_AT, 13),
-    plain(AND, FLAGS),
-    equal(RESET, 0, 4),
-    plain(LOAD_AT, 4),
-    equal(0, 0, 2),
-    plain(LOAD_BYTE, 12),
-    equal(127, 0, 1),
-    plain(RETURN, 0),
-    plain(RETURN, LONGEST as u32),
-];
+/// How much of a reset is heard: of one from the loopback, and of any other. Programs try their own ports.
+const fn resets_v4(own: usize, others: usize) -> [FilterInstruction; 11] {
+    [
+        plain(HEADER_LENGTH, 0),
+        plain(LOAD_BYTE_AT, 13),
+        plain(AND, FLAGS),
+        equal(RESET, 0, 6),
+        plain(LOAD_AT, 4),
+        equal(0, 0, 4),
+        plain(LOAD_BYTE, 12),
+        equal(127, 0, 1),
+        plain(RETURN, own as u32),
+        plain(RETURN, others as u32),
+        plain(RETURN, 0),
+    ]
+}
 
-/// Answers from the loopback network alone.
-const OWN_RESETS_V4: [FilterInstruction; 10] = [
-    plain(HEADER_LENGTH, 0),
-    plain(LOAD_BYTE_AT, 13),
-    plain(AND, FLAGS),
-    equal(RESET, 0, 4),
-    plain(LOAD_AT, 4),
-    equal(0, 0, 2),
-    plain(LOAD_BYTE, 12),
-    equal(127, 1, 0),
-    plain(RETURN, 0),
-    plain(RETURN, LONGEST as u32),
-];
+const RESETS_V4: [FilterInstruction; 11] = resets_v4(0, LONGEST);
+const OWN_RESETS_V4: [FilterInstruction; 11] = resets_v4(LONGEST, 0);
 
 const UNREACHABLE_V4: [FilterInstruction; 7] = [
     plain(HEADER_LENGTH, 0),
@@ -99,43 +91,30 @@ const UNREACHABLE_V4: [FilterInstruction; 7] = [
     plain(RETURN, LONGEST as u32),
 ];
 
-/// The same, without ::1. A packet begins with the protocol's own header here, and the network header is looked back at.
-const RESETS_V6: [FilterInstruction; 15] = [
-    plain(LOAD_BYTE, 13),
-    plain(AND, FLAGS),
-    equal(RESET, 0, 10),
-    plain(LOAD, 4),
-    equal(0, 0, 8),
-    plain(LOAD, NETWORK_HEADER + 8),
-    equal(0, 0, 7),
-    plain(LOAD, NETWORK_HEADER + 12),
-    equal(0, 0, 5),
-    plain(LOAD, NETWORK_HEADER + 16),
-    equal(0, 0, 3),
-    plain(LOAD, NETWORK_HEADER + 20),
-    equal(1, 0, 1),
-    plain(RETURN, 0),
-    plain(RETURN, LONGEST as u32),
-];
+/// The same; ::1 is the loopback. A packet begins with the protocol's own header here, and the network header is looked back at.
+const fn resets_v6(own: usize, others: usize) -> [FilterInstruction; 16] {
+    [
+        plain(LOAD_BYTE, 13),
+        plain(AND, FLAGS),
+        equal(RESET, 0, 12),
+        plain(LOAD, 4),
+        equal(0, 0, 10),
+        plain(LOAD, NETWORK_HEADER + 8),
+        equal(0, 0, 7),
+        plain(LOAD, NETWORK_HEADER + 12),
+        equal(0, 0, 5),
+        plain(LOAD, NETWORK_HEADER + 16),
+        equal(0, 0, 3),
+        plain(LOAD, NETWORK_HEADER + 20),
+        equal(1, 0, 1),
+        plain(RETURN, own as u32),
+        plain(RETURN, others as u32),
+        plain(RETURN, 0),
+    ]
+}
 
-/// Answers from ::1 alone.
-const OWN_RESETS_V6: [FilterInstruction; 15] = [
-    plain(LOAD_BYTE, 13),
-    plain(AND, FLAGS),
-    equal(RESET, 0, 10),
-    plain(LOAD, 4),
-    equal(0, 0, 8),
-    plain(LOAD, NETWORK_HEADER + 8),
-    equal(0, 0, 6),
-    plain(LOAD, NETWORK_HEADER + 12),
-    equal(0, 0, 4),
-    plain(LOAD, NETWORK_HEADER + 16),
-    equal(0, 0, 2),
-    plain(LOAD, NETWORK_HEADER + 20),
-    equal(1, 1, 0),
-    plain(RETURN, 0),
-    plain(RETURN, LONGEST as u32),
-];
+const RESETS_V6: [FilterInstruction; 16] = resets_v6(0, LONGEST);
+const OWN_RESETS_V6: [FilterInstruction; 16] = resets_v6(LONGEST, 0);
 
 const UNREACHABLE_V6: [FilterInstruction; 12] = [
     plain(LOAD_HALF, 0),
