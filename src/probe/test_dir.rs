@@ -11,6 +11,12 @@ impl TestDir {
         std::fs::create_dir_all(&dir).unwrap();
         Self(dir)
     }
+
+    /// One with a name of its own, however many tests call it at once.
+    pub fn unique() -> Self {
+        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
+        Self(nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap())
+    }
 }
 
 impl Drop for TestDir {

@@ -389,6 +389,7 @@ fn variable<'a>(environment: &'a [String], name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::probe::TestDir;
 
     /// A workspace in a home; nothing of it is on this machine.
     fn layout(binds: &[&str]) -> Layout {
@@ -457,20 +458,19 @@ mod tests {
     }
 
     /// A home, a project, another one's files, and an ordinary directory of PATH. Removed when dropped.
-    struct Node(PathBuf);
+    struct Node(TestDir);
 
     impl Node {
         fn new() -> Self {
-            let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
-            let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
+            let base = TestDir::unique();
             for part in ["home/.ssh", "p1/src", "p1/.venv/bin", "other/bin", "tools"] {
-                fs::create_dir_all(base.join(part)).unwrap();
+                fs::create_dir_all(base.0.join(part)).unwrap();
             }
             Self(base)
         }
 
         fn at(&self, part: &str) -> PathBuf {
-            self.0.join(part)
+            self.0.0.join(part)
         }
 
         /// What PATH with one more directory shows besides the list's directories, and why that one is not mounted.
@@ -495,12 +495,6 @@ mod tests {
             let (binds, why) = self.shows(entry);
             assert_eq!(binds, [self.at("tools")].into(), "{}", entry.display());
             why.unwrap_or_else(|| panic!("no reason for {}", entry.display()))
-        }
-    }
-
-    impl Drop for Node {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
         }
     }
 

@@ -210,6 +210,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::probe::TestDir;
     use crate::wrap::person::Environment;
 
     fn person(uid: u32) -> Person {
@@ -298,9 +299,8 @@ mod tests {
 
     #[test]
     fn a_private_file_is_the_users_alone_and_has_one_name() {
-        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
-        let base = nix::unistd::mkdtemp(&base).unwrap();
-        let (path, second) = (base.join("secret"), base.join("second"));
+        let base = TestDir::unique();
+        let (path, second) = (base.0.join("secret"), base.0.join("second"));
         fs::write(&path, "value").unwrap();
         let own = person(rustix::process::geteuid().as_raw());
         let why = |person: &Person| check_private(&fs::metadata(&path).unwrap(), person).err();
@@ -320,7 +320,6 @@ mod tests {
         fs::hard_link(&path, &second).unwrap();
         let expected = "has 2 names (hard links): leave it one";
         assert_eq!(why(&own).as_deref(), Some(expected));
-        fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

@@ -404,12 +404,12 @@ mod tests {
 
     use super::*;
     use crate::cli::Cli;
+    use crate::probe::TestDir;
 
     #[test]
     fn a_user_without_roots_rights_does_not_replace_the_nodes_file() {
-        let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
-        let base = nix::unistd::mkdtemp(&base).unwrap();
-        let (node, own) = (base.join("config.toml"), base.join("own.toml"));
+        let base = TestDir::unique();
+        let (node, own) = (base.0.join("config.toml"), base.0.join("own.toml"));
         let check = |uid, named: Option<&Path>| check_config(uid, named, &node);
         // Where the node has none, nothing is replaced.
         for uid in [0, 1000] {
@@ -433,7 +433,6 @@ mod tests {
             }
             std::fs::remove_file(&node).unwrap();
         }
-        std::fs::remove_dir_all(base).unwrap();
     }
 
     #[test]

@@ -316,6 +316,7 @@ mod tests {
     use super::*;
     use crate::plan::tests::sample_resolved;
     use crate::policy::Origin;
+    use crate::probe::TestDir;
     use crate::wrap::agents::AgentOrigin;
     use crate::wrap::agents::list::AgentData;
     use crate::wrap::person::Environment;
@@ -324,17 +325,16 @@ mod tests {
 
     /// Codex, what a user has of it outside, and its own home.
     struct Codex {
-        base: PathBuf,
+        base: TestDir,
         person: Person,
         agent: Agent,
     }
 
     impl Codex {
         fn new() -> Self {
-            let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
-            let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
-            fs::create_dir_all(base.join("outside/.codex")).unwrap();
-            fs::create_dir(base.join("own")).unwrap();
+            let base = TestDir::unique();
+            fs::create_dir_all(base.0.join("outside/.codex")).unwrap();
+            fs::create_dir(base.0.join("own")).unwrap();
             Self {
                 base,
                 person: Person {
@@ -358,7 +358,7 @@ mod tests {
 
         /// Writes a file of the user's that none but its owner writes.
         fn write(&self, name: &str, mode: u32) -> PathBuf {
-            let path = self.base.join("outside/.codex").join(name);
+            let path = self.base.0.join("outside/.codex").join(name);
             fs::write(&path, "content").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             path
@@ -367,7 +367,7 @@ mod tests {
         /// What a run under this policy gives it, and the words about its login.
         fn given(&self, resolved: &ResolvedPolicy) -> Result<(AgentHome, LoginWords)> {
             let directory = &self.agent.data.directories[0];
-            let outside = self.base.join("outside");
+            let outside = self.base.0.join("outside");
             let found = AgentSource::of(&self.person, &outside, directory).unwrap();
             let mut home = AgentHome {
                 mounts: BTreeMap::new(),
@@ -378,7 +378,7 @@ mod tests {
                 program: Vec::new(),
                 lines: Vec::new(),
                 withheld: Vec::new(),
-                copies: AgentCopies::of(OwnDir::at(self.base.join("own"))),
+                copies: AgentCopies::of(OwnDir::at(self.base.0.join("own"))),
             };
             home.copies.layer(&self.person, &directory.path)?;
             let mut words = LoginWords {
@@ -388,12 +388,6 @@ mod tests {
             let of = (directory, found.as_ref());
             self.agent.add_logins(&mut home, of, resolved, &mut words)?;
             Ok((home, words))
-        }
-    }
-
-    impl Drop for Codex {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.base).unwrap();
         }
     }
 
@@ -439,8 +433,8 @@ mod tests {
         codex.write("config.toml", 0o600);
         codex.write("AGENTS.md", 0o600);
         // One that was made inside, under another ceiling, does not count.
-        fs::create_dir_all(codex.base.join("own/.codex")).unwrap();
-        fs::write(codex.base.join("own/.codex/auth.json"), "inside").unwrap();
+        fs::create_dir_all(codex.base.0.join("own/.codex")).unwrap();
+        fs::write(codex.base.0.join("own/.codex/auth.json"), "inside").unwrap();
         for resolved in [under(Origin::Node, &[]), under(Origin::Flag, &[".netrc"])] {
             let (home, words) = codex.given(&resolved).unwrap();
             assert_eq!(copied(&home), ["AGENTS.md"]);
@@ -456,7 +450,7 @@ mod tests {
             );
         }
         // Nothing is said of files that are not there.
-        fs::remove_file(codex.base.join("outside/.codex/config.toml")).unwrap();
+        fs::remove_file(codex.base.0.join("outside/.codex/config.toml")).unwrap();
         let (home, _) = codex.given(&under(Origin::Node, &[])).unwrap();
         assert!(home.withheld.is_empty() && home.masked.len() == 1);
     }
@@ -484,7 +478,7 @@ mod tests {
             "no login of yours (`agentbox wrap -- codex login` makes one)"
         );
         assert_eq!(none.words(None), "no login of yours");
-        fs::write(codex.base.join("own/.codex/auth.json"), "inside").unwrap();
+        fs::write(codex.base.0.join("own/.codex/auth.json"), "inside").unwrap();
         let own = words().words(Some("codex login"));
         assert_eq!(own, "the login that was made in its sandboxes");
     }

@@ -154,16 +154,16 @@ mod tests {
     use crate::plan::tests::sample;
     use crate::plan::{BindAccess, BindMount, MappedIds, MountKind, MountReason};
     use crate::plan::{PlannedMount, ProgramMode};
+    use crate::probe::TestDir;
 
     /// A home with secrets that is read, and a workspace with one that is written.
-    struct Node(PathBuf);
+    struct Node(TestDir);
 
     impl Node {
         fn new() -> Self {
-            let base = std::env::temp_dir().join("agentbox-test-XXXXXX");
-            let base = nix::unistd::mkdtemp(&base).unwrap().canonicalize().unwrap();
+            let base = TestDir::unique();
             for directory in ["home/.ssh", "home/.config/app", "home2", "work"] {
-                fs::create_dir_all(base.join(directory)).unwrap();
+                fs::create_dir_all(base.0.join(directory)).unwrap();
             }
             for file in [
                 "home/.ssh/id",
@@ -171,10 +171,10 @@ mod tests {
                 "home/notes",
                 "work/.netrc",
             ] {
-                fs::write(base.join(file), "").unwrap();
+                fs::write(base.0.join(file), "").unwrap();
             }
-            symlink(".ssh", base.join("home/link")).unwrap();
-            nix::unistd::mkfifo(&base.join("home/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+            symlink(".ssh", base.0.join("home/link")).unwrap();
+            nix::unistd::mkfifo(&base.0.join("home/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
             Self(base)
         }
 
@@ -182,7 +182,7 @@ mod tests {
         fn plan(&self, shown: &[(&str, BindAccess)], hidden: &[&str]) -> Plan {
             let mut plan = sample();
             let mounts = shown.iter().map(|(name, access)| {
-                let source = self.0.join(name);
+                let source = self.0.0.join(name);
                 PlannedMount {
                     destination: source.clone(),
                     kind: MountKind::Bind(BindMount {
@@ -196,7 +196,7 @@ mod tests {
                 }
             });
             plan.filesystem.mounts = mounts.collect();
-            plan.filesystem.masked = hidden.iter().map(|name| self.0.join(name)).collect();
+            plan.filesystem.masked = hidden.iter().map(|name| self.0.0.join(name)).collect();
             plan
         }
 
@@ -207,18 +207,12 @@ mod tests {
             let own = own.map(|rule| {
                 let found = fs::symlink_metadata(&rule.path).unwrap();
                 assert_eq!(rule.judged, judged(&found), "{:?}", rule.path);
-                let name = rule.path.strip_prefix(&self.0).unwrap();
+                let name = rule.path.strip_prefix(&self.0.0).unwrap();
                 (name.display().to_string(), rule.part)
             });
             let mut own: Vec<_> = own.collect();
             own.sort();
             own
-        }
-    }
-
-    impl Drop for Node {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
         }
     }
 
