@@ -88,8 +88,8 @@ impl fmt::Display for AddressRefusal {
                 "an address in a network of the node or the engine: allow it as internal:HOST:PORT if that is intended"
             }
             Self::NotBeside => {
-                "in no network that Docker or podman made for this container, nor in network.services of the node's file: service: \
-                 allows only those, internal:HOST:PORT other private addresses"
+                "in no network that Docker or podman made for this container, nor in network.services of the node's file: use \
+                 internal:HOST:PORT if that is intended"
             }
             Self::NotNode => "which is no address of the node, and node: allows no other",
             Self::Node => {
@@ -248,6 +248,7 @@ impl From<TlsRefusal> for ContentRefusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::tls::ClientWatch;
     use crate::rules::{EgressRule, Expiry};
 
     const CONSTANTS: [&str; 7] = [
@@ -260,39 +261,120 @@ mod tests {
         HONEY,
     ];
 
-    /// LANGUAGE.md: an error has at most 160 characters. The two longest name two cures.
+    /// The words of each variant: a new one does not compile until it has an example here.
+    macro_rules! words_of_every {
+        ($type:ty { $($variant:pat => $example:expr),+ $(,)? }) => {{
+            let _every_variant_has_an_arm = |one: &$type| match one {
+                $($variant => {})+
+            };
+            vec![$(<$type>::from($example).to_string()),+]
+        }};
+    }
+
+    fn rule() -> EgressRule {
+        "example.test".parse().unwrap()
+    }
+    fn end() -> Expiry {
+        Expiry::at("2030-01-02T03:04:05Z".parse().unwrap())
+    }
+
+    fn decisions() -> Vec<String> {
+        let network = rule().connection().unwrap().clone();
+        let expired = ExpiredRule {
+            rule: rule(),
+            end: end(),
+        };
+        words_of_every!(Denial {
+            Denial::NotListed => Denial::NotListed,
+            Denial::Port(_) => Denial::Port([80, 8080].into()),
+            Denial::DeniedBy(_) => Denial::DeniedBy(network),
+            Denial::Metadata => Denial::Metadata,
+            Denial::OnlyRequests => Denial::OnlyRequests,
+            Denial::Expired(_) => Denial::Expired(Box::new(expired)),
+        })
+    }
+
+    fn addresses() -> Vec<String> {
+        use AddressRefusal as Refusal;
+        words_of_every!(AddressRefusal {
+            Refusal::Denied(_) => Refusal::Denied(Box::new(rule())),
+            Refusal::Loopback => Refusal::Loopback,
+            Refusal::LinkLocal => Refusal::LinkLocal,
+            Refusal::Private => Refusal::Private,
+            Refusal::Neighbour => Refusal::Neighbour,
+            Refusal::NotBeside => Refusal::NotBeside,
+            Refusal::NotNode => Refusal::NotNode,
+            Refusal::Node => Refusal::Node,
+            Refusal::Embedded => Refusal::Embedded,
+            Refusal::Special => Refusal::Special,
+            Refusal::Cloud => Refusal::Cloud,
+        })
+    }
+
+    fn approvals() -> Vec<String> {
+        words_of_every!(AskRefusal {
+            AskRefusal::TimedOut(_) => AskRefusal::TimedOut(60),
+            AskRefusal::Expired(..) => AskRefusal::Expired(60, end().date()),
+            AskRefusal::Refused => AskRefusal::Refused,
+            AskRefusal::TooMany(_) => AskRefusal::TooMany(32),
+        })
+    }
+
+    fn budgets() -> Vec<String> {
+        let secret = |why| WithheldSecret {
+            name: "model".to_owned(),
+            why,
+        };
+        let mut all = words_of_every!(OverBudget {
+            OverBudget::Connections(_) => OverBudget::Connections(1),
+            OverBudget::Rate(_) => OverBudget::Rate(1),
+            OverBudget::Upload(_) => OverBudget::Upload(1),
+            OverBudget::Hosts(_) => OverBudget::Hosts(1),
+            OverBudget::CoolDown(_) => OverBudget::CoolDown(1),
+        });
+        let uses = [WithheldWhy::UsedUp(3), WithheldWhy::Expired(end())];
+        for why in uses {
+            match &why {
+                WithheldWhy::UsedUp(_) | WithheldWhy::Expired(_) => {}
+            }
+            all.push(secret(why).to_string());
+        }
+        all
+    }
+
+    fn contents() -> Vec<String> {
+        use ContentRefusal as Refusal;
+        let http = words_of_every!(HttpRefusal {
+            HttpRefusal::NotHttp => HttpRefusal::NotHttp,
+            HttpRefusal::TooLong => HttpRefusal::TooLong,
+            HttpRefusal::Ambiguous(_) => HttpRefusal::Ambiguous("two lengths"),
+            HttpRefusal::OtherHost(_) => HttpRefusal::OtherHost("a".to_owned()),
+            HttpRefusal::Unsupported(_) => HttpRefusal::Unsupported("CONNECT without a port"),
+        });
+        let mut watch = ClientWatch::new("example.test".parse().unwrap());
+        let hello = watch.feed(b"SSH-2.0-x", &mut Vec::new()).unwrap_err();
+        let all = words_of_every!(ContentRefusal {
+            Refusal::Http(_) => HttpRefusal::NotHttp,
+            Refusal::Tls(_) => hello,
+            Refusal::CutGreeting => Refusal::CutGreeting,
+            Refusal::SlowGreeting => Refusal::SlowGreeting,
+            Refusal::SlowRequest => Refusal::SlowRequest,
+            Refusal::PlainOnHttps => Refusal::PlainOnHttps,
+            Refusal::UnknownHoney => Refusal::UnknownHoney,
+            Refusal::OtherDestination { .. } => Refusal::OtherDestination {
+                request: "a".to_owned(),
+                connection: "b".to_owned(),
+            },
+            Refusal::Reader(_) => Refusal::Reader("its field x-method is unknown".to_owned()),
+        });
+        http.into_iter().chain(all).collect()
+    }
+
+    /// LANGUAGE.md: an error has at most 160 characters.
     #[test]
     fn each_denial_is_one_short_line() {
-        let rule: EgressRule = "example.test".parse().unwrap();
-        let network = rule.connection().unwrap().clone();
-        let denials = [
-            Denial::NotListed,
-            Denial::Port([80, 8080].into()),
-            Denial::DeniedBy(network),
-            Denial::Metadata,
-            Denial::OnlyRequests,
-        ];
-        let addresses = [
-            AddressRefusal::Loopback,
-            AddressRefusal::LinkLocal,
-            AddressRefusal::Private,
-            AddressRefusal::Neighbour,
-            AddressRefusal::Node,
-            AddressRefusal::Embedded,
-            AddressRefusal::Special,
-            AddressRefusal::Cloud,
-            AddressRefusal::NotNode,
-            AddressRefusal::Denied(Box::new(rule)),
-        ];
-        let asks = [
-            AskRefusal::TimedOut(60),
-            AskRefusal::Refused,
-            AskRefusal::TooMany(32),
-        ];
-        let all = denials.iter().map(ToString::to_string);
-        let all = all.chain(addresses.iter().map(ToString::to_string));
-        let all = all.chain(asks.iter().map(ToString::to_string));
-        for text in all.chain(CONSTANTS.map(str::to_owned)) {
+        let all = [decisions(), addresses(), approvals(), budgets(), contents()].concat();
+        for text in all.into_iter().chain(CONSTANTS.map(str::to_owned)) {
             assert!(
                 text.len() <= 160 && !text.ends_with('.') && !text.contains("  "),
                 "{text}"
@@ -342,43 +424,15 @@ mod tests {
 
     #[test]
     fn the_page_of_denials_is_found_by_the_words_of_each() {
-        let rule: EgressRule = "example.test".parse().unwrap();
-        let network = rule.connection().unwrap().clone();
-        let secret = |why| WithheldSecret {
-            name: "model".to_owned(),
-            why,
-        };
-        let end = Expiry::at("2030-01-02T03:04:05Z".parse().unwrap());
-        let date = end.date();
-        let expired = ExpiredRule { rule, end };
-        let texts = [
-            Denial::NotListed.to_string(),
-            Denial::Port([80, 8080].into()).to_string(),
-            Denial::DeniedBy(network).to_string(),
-            Denial::Metadata.to_string(),
-            Denial::OnlyRequests.to_string(),
-            Denial::Expired(Box::new(expired)).to_string(),
-            format!("the name leads to 10.0.0.1, {}", AddressRefusal::Private),
-            AskRefusal::TimedOut(60).to_string(),
-            AskRefusal::Expired(60, date).to_string(),
-            AskRefusal::Refused.to_string(),
-            AskRefusal::TooMany(32).to_string(),
-            OverBudget::Connections(1).to_string(),
-            OverBudget::Rate(1).to_string(),
-            OverBudget::Upload(1).to_string(),
-            OverBudget::Hosts(1).to_string(),
-            OverBudget::CoolDown(1).to_string(),
-            secret(WithheldWhy::UsedUp(3)).to_string(),
-            secret(WithheldWhy::Expired(end)).to_string(),
-            ContentRefusal::CutGreeting.to_string(),
-            ContentRefusal::SlowGreeting.to_string(),
-            ContentRefusal::SlowRequest.to_string(),
-            ContentRefusal::PlainOnHttps.to_string(),
-            "the honey value a was on its way out".to_owned(),
-            "a request for a on a connection to b".to_owned(),
-        ];
+        let addresses = addresses();
+        let addresses = addresses
+            .iter()
+            .map(|why| format!("the name leads to 10.0.0.1, {why}"));
+        let texts = [decisions(), approvals(), budgets(), contents()].concat();
+        let texts = texts.into_iter().chain(addresses);
+        let texts = texts.chain(["the honey value a was on its way out".to_owned()]);
         let constants = CONSTANTS.into_iter().chain([CLOSED_ADDRESS]);
-        for text in texts.into_iter().chain(constants.map(str::to_owned)) {
+        for text in texts.chain(constants.map(str::to_owned)) {
             assert!(is_on_page(&text), "docs/denials.md has no words of: {text}");
         }
         assert!(!is_on_page("a sentence that no wall says"));
