@@ -150,3 +150,24 @@ fn trust_shows_all_of_a_file_whatever_was_drawn_before() {
         assert!(shown.contains(&line), "{what}: {shown}");
     }
 }
+
+/// A policy in the project has no line that is shown in part: values are left out of env files alone.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn trust_shows_all_of_a_policy() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let policy = concat!(
+        "base = \"standard\"\n[network]\nmode = \"allowlist\"\n",
+        "allow = [\"a.example.test\", \"\"\"GET https://a.example.test/\\\n",
+        "X=**\"\"\", \"evil.example.test\"]\n",
+    );
+    person.file("src/project/mine.toml", policy);
+    person.file("src/project/.agentbox.toml", "policy = \"mine.toml\"\n");
+    for what in ["", " mine.toml"] {
+        let shown = person.does(&format!("cd src/project; {} trust{what} --yes", program()));
+        for line in policy.lines() {
+            assert!(shown.contains(line), "trust{what}: {line}: {shown}");
+        }
+    }
+}

@@ -58,17 +58,13 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     }
     let path = escape(&shown.path.display().to_string());
     out::line(&format!("{path} says:"))?;
-    for line in shown.text.lines() {
-        let line = match is_project(&shown.path) {
-            true => line,
-            false => without_value(line),
-        };
+    for line in lines(&shown.text) {
         out::line(&format!("  {}", escape(line)))?;
     }
     for SealedFile { path, text, .. } in &shown.included {
         out::line(&format!("{path:?}, which it names, says:"))?;
-        for line in text.lines() {
-            out::line(&format!("  {}", escape(without_value(line))))?;
+        for line in lines(text) {
+            out::line(&format!("  {}", escape(line)))?;
         }
     }
     out::line(match is_project(&shown.path) {
@@ -119,17 +115,24 @@ fn list_json(offer: &Offer) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line of a policy, or a line of an env file without its value, which may be a secret. PATH and HOME are shown.
-fn without_value(line: &str) -> &str {
-    match line.split_once('=') {
-        Some((name, _)) if is_variable(name) && !["PATH", "HOME"].contains(&name) => name,
+/// The lines to show. Values of an env file may be secrets, so they stay out, except those of PATH and HOME. What could be a
+/// policy or a project's settings is shown whole: a string over several lines may have any beginning (F31).
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    let table = text.parse::<toml::Table>();
+    let is_env_file = table.map_or(true, |table| table.keys().all(|key| is_variable(key)));
+    text.lines().map(move |line| match line.split_once('=') {
+        Some((name, _))
+            if is_env_file && is_variable(name) && !["PATH", "HOME"].contains(&name) =>
+        {
+            name
+        }
         _ => line,
-    }
+    })
 }
 
 fn is_variable(name: &str) -> bool {
     let mut all = name.chars();
-    all.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+    !name.is_empty() && all.all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// Whether the user agrees, at a terminal: a pipe's answer may be another program's.
@@ -147,4 +150,27 @@ fn asked(path: &Path) -> Result<bool> {
     let mut line = String::new();
     input.lock().read_line(&mut line)?;
     Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_shown_whole_and_an_env_file_without_its_values() {
+        let policy = concat!(
+            "[network]\nallow = [\"a.test\", \"\"\"GET https://a.test/\\\n",
+            "X=**\"\"\", \"evil.test\"]\n"
+        );
+        assert_eq!(
+            lines(policy).collect::<Vec<_>>(),
+            policy.lines().collect::<Vec<_>>()
+        );
+        for text in ["TOKEN=a b\nPATH=/x\n=c\n", "TOKEN=\"a\"\nPATH=\"/x\"\n"] {
+            let shown: Vec<_> = lines(text).collect();
+            assert_eq!(shown[0], "TOKEN", "{text}");
+            assert!(shown[1].starts_with("PATH="), "{text}");
+        }
+        assert_eq!(lines("=c").collect::<Vec<_>>(), ["=c"]);
+    }
 }
