@@ -323,7 +323,7 @@ fn prepare(
         id: &bundle.id,
         cgroup: unprivileged::cgroup().unwrap_or_else(|| PathBuf::from("/")),
     };
-    bundle.write(&spec::build(&layout, &command))?;
+    bundle.write(&spec::build(&layout, &command)?)?;
     Ok(PreparedRun {
         bundle,
         wrapped: WrapPlan {

@@ -147,9 +147,6 @@ impl Layout {
         let why = match never.refuses(&real) {
             Some(_) if option == "--read" && never.is_configuration(&real) => not_public(&real),
             Some(why) => Some(why.to_owned()),
-            None if real.to_str().is_none() => {
-                Some("its path has bytes that are no UTF-8 text: rename it".to_owned())
-            }
             None if is_home(&real) || never.is_common(&real) => {
                 Some("name a directory in it, not all of it".to_owned())
             }
@@ -177,15 +174,14 @@ pub(super) fn nodes_mounts() -> Result<MountTable> {
     Ok(MountTable::parse(&text))
 }
 
+/// Resolves a path. It has to be text: config.json could not name another one.
 fn real(option: &'static str, path: &Path, person: &Person) -> Result<PathBuf> {
-    match planted::named(path, person).and_then(|real| real.canonicalize()) {
-        Ok(real) => Ok(real),
-        Err(error) => bail!(WrapRefusal::Named(
-            option,
-            path.to_owned(),
-            error.to_string()
-        )),
-    }
+    let why = match planted::named(path, person).and_then(|real| real.canonicalize()) {
+        Ok(real) if real.to_str().is_some() => return Ok(real),
+        Ok(_) => "its path has bytes that are no UTF-8 text: rename it".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    bail!(WrapRefusal::Named(option, path.to_owned(), why))
 }
 
 /// Refuses a path of both options: `--read` would silently have no effect.

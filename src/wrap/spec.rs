@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow};
 use oci_spec::runtime::{
     LinuxBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, ProcessBuilder,
     RootBuilder, Spec, SpecBuilder, UserBuilder,
@@ -29,8 +30,8 @@ pub struct Command<'a> {
     pub cgroup: PathBuf,
 }
 
-/// Builds the spec.
-pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
+/// Builds the spec. An error if a path that it masks or makes read-only is no UTF-8 text.
+pub fn build(layout: &Layout, command: &Command<'_>) -> Result<Spec> {
     let mut spec = SpecBuilder::default()
         .version("1.2.0")
         .root(
@@ -47,26 +48,23 @@ pub fn build(layout: &Layout, command: &Command<'_>) -> Spec {
     let mut linux = LinuxBuilder::default()
         .namespaces(namespaces())
         .cgroups_path(command.cgroup.join(format!("agentbox-{}", command.id)))
-        .masked_paths(
-            layout
-                .masked
-                .iter()
-                .map(|p| p.display().to_string())
-                .collect::<Vec<_>>(),
-        )
-        .readonly_paths(
-            layout
-                .readonly
-                .iter()
-                .map(|p| p.display().to_string())
-                .collect::<Vec<_>>(),
-        )
+        .masked_paths(texts(&layout.masked)?)
+        .readonly_paths(texts(&layout.readonly)?)
         .build()
         .expect("the other fields have defaults");
     linux.set_seccomp(None);
     spec.set_linux(Some(linux));
     spec.set_process(Some(wrapped(layout, command)));
-    spec
+    Ok(spec)
+}
+
+/// A replacement character in a path would name another file, and leave this one as it is.
+fn texts(paths: &[PathBuf]) -> Result<Vec<String>> {
+    let texts = paths.iter().map(|path| {
+        let text = path.to_str().map(str::to_owned);
+        text.ok_or_else(|| anyhow!("{path:?} has bytes that are no UTF-8 text: rename it"))
+    });
+    texts.collect()
 }
 
 fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process {
@@ -212,7 +210,7 @@ mod tests {
             id: "c1",
             cgroup: "/u".into(),
         };
-        build(&layout, &command)
+        build(&layout, &command).unwrap()
     }
 
     /// Mount points from the first bind mount on.
@@ -250,6 +248,15 @@ mod tests {
                 "/home/u/p rw",
             ]
         );
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_written_down_is_masked_or_an_error() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let odd = PathBuf::from(OsStr::from_bytes(b"/w/priv\xe9"));
+        let error = texts(&["/w/a".into(), odd]).unwrap_err().to_string();
+        assert!(error.contains("priv\\xE9"), "{error}");
     }
 
     #[test]
