@@ -119,10 +119,14 @@ const PLANT: &str = "mkdir -p .zed .devbox/gen .config/fish sub/.github/workflow
                      git init -q new; echo evil >new/.git/hooks/post-checkout; git init -q --bare src/made.git; \
                      echo evil >src/made.git/hooks/update; echo ../../../evil >.git/worktrees/x/commondir; echo x >.git/worktrees/x/HEAD; \
                      echo evil >new/.git/hooks/$(printf 'x%.0s' {1..250}); mkdir .circleci; chmod 500 .circleci; \
+                     mkdir -p .jj .sl sub/.jj/repo/store; echo evil >.jj/workspace-config.toml; echo ../.x >.jj/repo; echo evil >.sl/config; \
                      mv sub renamed; mkdir sub; echo evil >renamed/.mcp.json; echo ok >src/.mcp.json; ";
 
 /// The new files that the user's tools would run.
-const PLANTED: [&str; 14] = [
+const PLANTED: [&str; 17] = [
+    ".jj/workspace-config.toml",
+    ".jj/repo",
+    ".sl/config",
     ".circleci",
     ".mcp.json",
     ".zed",
@@ -168,8 +172,8 @@ fn f37_what_appears_is_moved_aside() {
             assert!(seen.stderr.contains(said), "{seen}");
         }
         // Files that are at no top, or that every new repository has, stay.
-        let kept = "cd ~/src/project; cat src/.mcp.json; ls new/.git/hooks | grep -c sample >/dev/null && echo samples";
-        assert_eq!(person.does(kept), "ok\nsamples\n");
+        let kept = "cd ~/src/project; cat src/.mcp.json; ls renamed/.jj/repo; ls new/.git/hooks | grep -c sample >/dev/null && echo samples";
+        assert_eq!(person.does(kept), "ok\nstore\nsamples\n");
         // Nothing is deleted.
         if !by_root {
             let aside = "cat ~/.local/state/agentbox/quarantine/*/*.mcp.json ~/.local/state/agentbox/quarantine/*/*-.zed/tasks.json";

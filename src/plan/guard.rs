@@ -145,8 +145,8 @@ fn is_itself(place: &ProtectedPlace, path: &Path, kind: FileKind) -> bool {
             });
             bare || git.is_some_and(inside)
         }
-        ProtectedBase::Top(own) => {
-            let is_file = own != Path::new(".git") || kind == FileKind::File;
+        ProtectedBase::Top(_) => {
+            let is_file = !place.file_only || kind == FileKind::File;
             let mut places = path.windows(below.len()).enumerate();
             let inside = places.any(|(at, some)| {
                 let rest = path.get(at + below.len());

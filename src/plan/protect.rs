@@ -41,6 +41,9 @@ pub struct ProtectedPlace {
     /// it are removed at the end.
     #[serde(default)]
     pub compared: bool,
+    /// Only a file or a link counts: a directory there is the tool's own.
+    #[serde(default, rename = "file-only")]
+    pub file_only: bool,
 }
 
 /// Where the path of an entry begins.

@@ -206,7 +206,7 @@ fn entry<'a>(
         }
         let stat = stat.ok()?;
         let kind = FileType::from_raw_mode(stat.stx_mode.into());
-        let is_own_directory = place.name() == ".git" && kind == FileType::Directory;
+        let is_own_directory = place.file_only && kind == FileType::Directory;
         if part == all && !is_own_directory || part < all && kind == FileType::Symlink {
             let path = base.join(&path);
             let own = match place.base() {

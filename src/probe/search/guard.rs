@@ -120,7 +120,7 @@ impl<'a> Guard<'a> {
         }
         let list = self.list;
         for place in list.ending_with(&small) {
-            let is_own_directory = place.name() == ".git" && kind == FileType::Directory;
+            let is_own_directory = place.file_only && kind == FileType::Directory;
             if !is_own_directory {
                 let parts = place.below().components().count();
                 self.keep(cost, places, at, MetEntry { name, place, parts });
