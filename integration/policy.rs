@@ -419,6 +419,38 @@ fn f50_detect_works_in_no_home_that_others_can_change() {
     node.policy(&["presets", "--detect"]).ok();
 }
 
+/// F50: what one program leaves in the directory that it writes leads no later answer elsewhere, and keeps none waiting.
+#[test]
+#[ignore = "needs the rig of hack/test"]
+fn f50_no_link_of_one_manager_leads_what_the_next_one_says_elsewhere() {
+    let node = Node::with_programs_of_the_system("links");
+    let victim = node.path("victim");
+    fs::write(&victim, "kept").unwrap();
+    let plant = format!(
+        "cd \"$TMPDIR\"; for n in stdout Cargo.toml; do /bin/ln -sf {} $n; done; /bin/ln -sf {}/src . ; exit 1",
+        victim.display(),
+        node.path("home").display()
+    );
+    node.program("pip", &plant);
+    node.program("cargo", "echo cargo");
+    node.program("go", "echo https://go.test");
+    let said = node.policy(&["presets", "--detect"]).ok();
+    assert!(said.contains("go.test"), "{said}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+    // A pipe in the place of settings, and a directory of settings that a project's files may have named.
+    let settings = node.path("home").join(".cargo");
+    fs::create_dir(&settings).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        settings.join("config.toml"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    node.policy(&["presets", "--detect"]).ok();
+}
+
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn detect_asks_the_package_managers_and_writes_what_they_say() {

@@ -1,8 +1,9 @@
 //! Queries each package manager by its public command line; [`super::parse`] reads the answers.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::tool::{ManagerProgram, ToolRunner};
+use super::tool::{self, ManagerProgram, ToolRunner};
 use super::{ManagerRules, parse};
 use crate::rules::{HostReach, NetworkRule, RuleTarget};
 
@@ -124,17 +125,20 @@ fn node(tools: &ToolRunner) -> Option<ManagerRules> {
     Some(learned)
 }
 
-/// Cargo has no command that shows its index, but its home does: a new home, with the node's configuration, has the
+/// Cargo has no command that shows its index, but its home does: a new home, with the configured sources, has the
 /// index of a small package after one query.
 fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
     let (mut learned, cargo) = begin(tools, ("rust", "cargo"), &["cargo"])?;
     let Some(cargo) = cargo else {
         return Some(learned);
     };
-    let own = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), Into::into);
+    let own = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    // A project may have set the variable.
+    let own = own.filter(|own| tool::is_closed(&own.join("config.toml")));
+    let own = own.unwrap_or_else(|| home.join(".cargo"));
     let config = ["config.toml", "config"]
         .iter()
-        .find_map(|name| std::fs::read_to_string(own.join(name)).ok())
+        .find_map(|name| tool::read(&own.join(name)))
         .unwrap_or_default();
     match parse::cargo_config(&config) {
         Some(indexes) => {
@@ -147,7 +151,8 @@ fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
         }
         None => learned.gap("cargo's configured indexes (its config.toml is no TOML)"),
     }
-    let found = cargo_indexes(tools, &cargo, &config).unwrap_or_default();
+    let sources = parse::cargo_sources(&config).unwrap_or_default();
+    let found = cargo_indexes(tools, &cargo, &sources).unwrap_or_default();
     if found.is_empty() {
         learned.gap(
             "the hosts that the index serves crates from (`cargo generate-lockfile` kept no config.json of an index)",
@@ -171,7 +176,11 @@ fn rust(tools: &ToolRunner, home: &Path) -> Option<ManagerRules> {
 /// Directory name and `config.json` of each index that cargo queries for a small package.
 fn cargo_indexes(tools: &ToolRunner, cargo: &Path, config: &str) -> Option<Vec<(String, String)>> {
     let home = tools.path().join("cargo");
-    let write = |path: &str, text: &str| std::fs::write(tools.path().join(path), text).ok();
+    // Not over a link that an earlier program may have left.
+    let write = |path: &str, text: &str| {
+        let mut new = std::fs::File::create_new(tools.path().join(path)).ok()?;
+        new.write_all(text.as_bytes()).ok()
+    };
     std::fs::create_dir(&home).ok()?;
     std::fs::create_dir(tools.path().join("src")).ok()?;
     write("cargo/config.toml", config)?;
@@ -191,7 +200,7 @@ fn cargo_indexes(tools: &ToolRunner, cargo: &Path, config: &str) -> Option<Vec<(
     let mut found = Vec::new();
     for entry in std::fs::read_dir(home.join("registry/index")).ok()? {
         let entry = entry.ok()?;
-        if let Ok(text) = std::fs::read_to_string(entry.path().join("config.json")) {
+        if let Some(text) = tool::read(&entry.path().join("config.json")) {
             found.push((entry.file_name().into_string().ok()?, text));
         }
     }

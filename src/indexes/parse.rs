@@ -113,6 +113,31 @@ pub fn cargo_config(text: &str) -> Option<CargoIndexes> {
     Some(found)
 }
 
+/// The part of cargo's `config.toml` that says where crates come from. The rest names programs too (`credential-provider`,
+/// `rustc-wrapper`), and cargo runs them.
+pub fn cargo_sources(text: &str) -> Option<String> {
+    const KEPT: [(&str, &[&str]); 2] = [
+        (
+            "source",
+            &["registry", "replace-with", "directory", "local-registry"],
+        ),
+        ("registries", &["index"]),
+    ];
+    let config: toml::Table = text.parse().ok()?;
+    let mut kept = toml::Table::new();
+    for (name, keys) in KEPT {
+        let sources = config.get(name).and_then(toml::Value::as_table);
+        let sources = sources.into_iter().flatten().map(|(source, table)| {
+            let keys = keys
+                .iter()
+                .filter_map(|key| Some(((*key).to_owned(), text_of(table, key)?.into())));
+            (source.clone(), toml::Value::Table(keys.collect()))
+        });
+        kept.insert(name.to_owned(), toml::Value::Table(sources.collect()));
+    }
+    toml::to_string(&kept).ok()
+}
+
 fn text_of(table: &toml::Value, key: &str) -> Option<String> {
     table.get(key)?.as_str().map(str::to_owned)
 }
@@ -170,6 +195,29 @@ mod tests {
 
     fn rule(url: &str) -> String {
         host(url).map_or("none".to_owned(), |rule| rule.to_string())
+    }
+
+    #[test]
+    fn no_program_of_cargos_configuration_is_passed_on() {
+        let text = r#"
+            [source.crates-io]
+            replace-with = "company"
+            [source.company]
+            registry = "sparse+https://crates.test/"
+            [registries.company]
+            index = "sparse+https://crates.test/"
+            credential-provider = ["cargo:token-from-stdout", "/bin/sh", "-c", "id"]
+            [registry]
+            global-credential-providers = ["/bin/sh"]
+            [build]
+            rustc-wrapper = "/bin/sh"
+            [alias]
+            generate-lockfile = "run"
+        "#;
+        let kept = cargo_sources(text).unwrap();
+        assert!(!kept.contains("sh\"") && !kept.contains("alias"), "{kept}");
+        let (before, after) = (cargo_config(text).unwrap(), cargo_config(&kept).unwrap());
+        assert_eq!(before.urls, after.urls);
     }
 
     #[test]

@@ -1,15 +1,17 @@
 //! Runs a program of the node, with a time limit, in a directory outside of every project.
 
-use std::io;
+use std::io::{self, Seek};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::plan::never::NeverList;
+use crate::sys::procfs;
 use crate::sys::program::{self, ProgramReach};
 
 /// A slow index needs less.
@@ -87,7 +89,10 @@ impl ToolRunner {
 
     /// The same for a prepared command.
     pub fn run(&self, command: &mut Command) -> Option<String> {
-        let output = self.path.join("stdout");
+        // No file of the directory that the program writes: a link there would lead this process elsewhere.
+        let mut output = std::fs::File::from(
+            rustix::fs::memfd_create("agentbox-answer", MemfdFlags::CLOEXEC).ok()?,
+        );
         let reach = ProgramReach {
             reads: SETTINGS.map(|file| self.home.join(file)).into(),
             writes: &self.path,
@@ -100,7 +105,7 @@ impl ToolRunner {
             // Wide enough not to wrap text.
             .env("COLUMNS", "4000")
             .current_dir(&self.path)
-            .stdout(std::fs::File::create(&output).ok()?)
+            .stdout(output.try_clone().ok()?)
             .stderr(Stdio::null())
             .process_group(0)
             .spawn()
@@ -108,7 +113,12 @@ impl ToolRunner {
         let succeeded = wait(&mut child, LIMIT);
         // Also ends what it left running.
         end_group(&mut child);
-        succeeded.then(|| read(&output)).flatten()
+        output.rewind().ok()?;
+        let text = succeeded.then(|| procfs::at_most(output, MOST_BYTES + 1).ok());
+        let text = text
+            .flatten()
+            .filter(|text| text.len() as u64 <= MOST_BYTES)?;
+        String::from_utf8(text).ok()
     }
 }
 
@@ -126,8 +136,8 @@ pub enum ManagerProgram {
     Changeable(PathBuf),
 }
 
-/// Whether no sandbox can write a program's directory.
-fn is_closed(program: &Path) -> bool {
+/// Whether no sandbox can write the directory of a program or of settings.
+pub fn is_closed(program: &Path) -> bool {
     let directory = program.parent();
     directory.is_some_and(|directory| NeverList::builtin().is_closed(directory))
 }
@@ -188,11 +198,15 @@ fn end_group(child: &mut Child) {
     }
 }
 
-fn read(path: &Path) -> Option<String> {
-    let length = std::fs::metadata(path).ok()?.len();
-    (length <= MOST_BYTES)
-        .then(|| std::fs::read_to_string(path).ok())
-        .flatten()
+/// A file's text, if it is a regular one of at most 16 MiB. A pipe is not waited for.
+pub fn read(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let is_file = file.metadata().ok()?.is_file();
+    let text = is_file.then(|| procfs::at_most(file, MOST_BYTES + 1).ok());
+    let text = text.flatten()?;
+    let text = (text.len() as u64 <= MOST_BYTES).then_some(text)?;
+    String::from_utf8(text).ok()
 }
 
 #[cfg(test)]
