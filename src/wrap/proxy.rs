@@ -30,6 +30,9 @@ const OF_MISE: [&str; 7] = [
 const TEMPLATES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
 /// The most entries of a directory that are looked through.
 const MOST: usize = 100_000;
+/// The most files of variables in a directory, and their bytes: a sandbox could keep the next start waiting by more (F23).
+const MOST_FILES: usize = 64;
+const MOST_BYTES: u64 = 4 << 20;
 
 /// What the user's environment says about a proxy.
 #[derive(Debug, Default)]
@@ -106,11 +109,28 @@ fn named_by(person: &Person, places: &[PathBuf]) -> Option<String> {
         above.take_while(|directory| !no_sandbox_writes(person, directory))
     });
     let all: BTreeSet<&Path> = above.collect();
-    all.into_iter()
-        .find_map(|directory| match all_env_files(directory) {
+    all.into_iter().find_map(
+        |directory| match all_env_files(directory).and_then(few_enough) {
             Ok(files) => files.iter().find_map(|file| names_it(file)),
             Err(why) => Some(format!("{directory:?} cannot be looked through: {why}")),
-        })
+        },
+    )
+}
+
+fn few_enough(files: Vec<PathBuf>) -> std::io::Result<Vec<PathBuf>> {
+    let bytes = |file: &PathBuf| file.metadata().map_or(0, |found| found.len());
+    if files.len() > MOST_FILES {
+        let why = format!("it has more than {MOST_FILES} files of variables");
+        return Err(std::io::Error::other(why));
+    }
+    if files.iter().map(bytes).sum::<u64>() > MOST_BYTES {
+        let why = format!(
+            "its files of variables have more than {} MiB",
+            MOST_BYTES >> 20
+        );
+        return Err(std::io::Error::other(why));
+    }
+    Ok(files)
 }
 
 /// Where the user's shell may be: its directory by the kernel's name and by its own, which may have links.
@@ -253,6 +273,23 @@ mod tests {
             assert_eq!(told(NetworkMode::Local), None);
             assert_eq!(told(NetworkMode::None), None);
         }
+    }
+
+    #[test]
+    fn the_next_start_reads_no_more_than_a_few_files_of_variables() {
+        let dir = crate::probe::TestDir::unique();
+        let all = |count| {
+            let names = (0..count).map(|n| dir.0.join(format!(".env.{n}")));
+            names.collect::<Vec<_>>()
+        };
+        for file in all(MOST_FILES) {
+            std::fs::File::create(file).unwrap();
+        }
+        assert!(few_enough(all(MOST_FILES)).is_ok());
+        assert!(few_enough(all(MOST_FILES + 1)).is_err());
+        let sparse = std::fs::File::create(dir.0.join(".env.0")).unwrap();
+        sparse.set_len(MOST_BYTES + 1).unwrap();
+        assert!(few_enough(all(1)).is_err());
     }
 
     #[test]
