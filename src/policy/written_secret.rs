@@ -19,21 +19,39 @@ const USUAL_SECONDS: u32 = 10;
 
 /// Whether a variable says which programs or code others run. The command runs outside of the sandbox, and a project may have set it.
 fn chooses_code(variable: &str) -> bool {
-    const NAMES: [&str; 12] = [
+    const NAMES: [&str; 29] = [
+        "AWS_CONFIG_FILE",
         "BASH_ENV",
+        "BOTO_CONFIG",
+        "CLOUDSDK_PYTHON",
+        "DOTNET_STARTUP_HOOKS",
         "ENV",
         "GCONV_PATH",
+        "GEM_HOME",
+        "GEM_PATH",
+        "JAVA_TOOL_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "KUBECONFIG",
         "NODE_OPTIONS",
         "NODE_PATH",
+        "OPENSSL_CONF",
+        "OPENSSL_ENGINES",
+        "OPENSSL_MODULES",
         "PATH",
         "PERL5LIB",
         "PERL5OPT",
         "PYTHONHOME",
         "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "PYTHONUSERBASE",
         "RUBYLIB",
         "RUBYOPT",
+        "VAULT_CONFIG_PATH",
+        "XDG_CONFIG_HOME",
+        "_JAVA_OPTIONS",
     ];
-    NAMES.contains(&variable) || variable.starts_with("LD_") || variable.starts_with("BASH_FUNC_")
+    const PREFIXES: [&str; 4] = ["BASH_FUNC_", "GIT_", "LD_", "PASSWORD_STORE_E"];
+    NAMES.contains(&variable) || PREFIXES.iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// A secret as a file writes it.
@@ -377,6 +395,8 @@ mod tests {
             "command-seconds = 3\nfile = \"/k\"",
             "command = [\"/gh\"]\ncommand-env = [\"PATH\"]",
             "command = [\"/gh\"]\ncommand-env = [\"LD_PRELOAD\"]",
+            "command = [\"/gh\"]\ncommand-env = [\"AWS_CONFIG_FILE\"]",
+            "command = [\"/gh\"]\ncommand-env = [\"GIT_SSH_COMMAND\"]",
             "file = \"/k\"\npolicies = [\"p\"]",
             "file = \"/k\"\nof-user = true",
         ] {
