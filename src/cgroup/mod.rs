@@ -29,4 +29,4 @@ pub mod sidecar;
 pub mod stats;
 pub mod systemd_v1;
 
-pub use error::{CgroupError, PathRefusal};
+pub use error::CgroupError;

@@ -18,8 +18,8 @@ pub enum OomWatch {
     V1 {
         /// The counter.
         events: OwnedFd,
-        /// memory.oom_control
-        control: OwnedFd,
+        /// memory.oom_control, held.
+        _control: OwnedFd,
         /// The cgroup's directory: its removal counts, too.
         dir: PathBuf,
     },
@@ -70,7 +70,7 @@ impl OomWatch {
         let dir = dir.to_owned();
         Ok(Some(Self::V1 {
             events,
-            control,
+            _control: control,
             dir,
         }))
     }

@@ -260,22 +260,6 @@ impl DeviceTable {
         Ok(())
     }
 
-    /// Whether this access is allowed. An allowed exception must cover all of it, a denied one any part
-    /// (device_cgroup.c, `match_exception` and `match_exception_partial`).
-    pub fn allows(&self, kind: DeviceKind, major: u32, minor: u32, access: DeviceAccess) -> bool {
-        let matches = |devices: &Devices, known: DeviceAccess| {
-            devices.kind == kind
-                && devices.major.is_none_or(|m| m == major)
-                && devices.minor.is_none_or(|m| m == minor)
-                && match self.otherwise {
-                    DefaultAccess::Deny => access.0 & !known.0 == 0,
-                    DefaultAccess::Allow => access.0 & known.0 != 0,
-                }
-        };
-        let excepted = self.exceptions.iter().any(|(d, a)| matches(d, *a));
-        excepted != (self.otherwise == DefaultAccess::Allow)
-    }
-
     /// Compiles the rules to a program.
     pub fn compile(&self) -> DeviceProgram {
         program::compile(self)

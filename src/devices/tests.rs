@@ -204,3 +204,21 @@ fn the_default_devices_are_the_specifications_and_no_disk() {
     // /dev/mem
     assert!(!table.allows(Character, 1, 1, READ));
 }
+
+impl DeviceTable {
+    /// Whether this access is allowed. An allowed exception must cover all of it, a denied one any part
+    /// (device_cgroup.c, `match_exception` and `match_exception_partial`).
+    fn allows(&self, kind: DeviceKind, major: u32, minor: u32, access: DeviceAccess) -> bool {
+        let matches = |devices: &Devices, known: DeviceAccess| {
+            devices.kind == kind
+                && devices.major.is_none_or(|m| m == major)
+                && devices.minor.is_none_or(|m| m == minor)
+                && match self.otherwise {
+                    DefaultAccess::Deny => access.0 & !known.0 == 0,
+                    DefaultAccess::Allow => access.0 & known.0 != 0,
+                }
+        };
+        let excepted = self.exceptions.iter().any(|(d, a)| matches(d, *a));
+        excepted != (self.otherwise == DefaultAccess::Allow)
+    }
+}

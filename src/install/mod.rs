@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 pub use containerd::{handler, has_no_pods};
 pub use plan::plan;
 pub use removal::{RunningSandboxes, removal};
-pub use step::{InstallPlan, InstallStep};
+pub use step::InstallPlan;
 
 use crate::engines::daemon::CONTAINERD_CONFIG;
 use files::TextFile;

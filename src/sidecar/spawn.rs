@@ -170,6 +170,9 @@ fn start(
         owner,
         fate: Fate::KillOnDrop,
     };
+    for gap in &spawned.record.unlimited {
+        log::warn!("the sidecar runs without one of its limits: {gap}");
+    }
     // Otherwise the sidecar's end would never close for us.
     drop((theirs, their_end));
     let started = ProcessId::read(spawned.record.pid);
