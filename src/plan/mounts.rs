@@ -25,7 +25,7 @@ use super::scratch::most_of_a_tmpfs;
 use super::sorted_mounts::{MountRules, MountTarget, SortedMounts};
 use super::warning::Warning;
 use super::workspace::workspace;
-use crate::policy::{Field, Origin, ResolvedPolicy};
+use crate::policy::ResolvedPolicy;
 
 /// Masked in every container under a policy, whatever the engine says (`--privileged` lists nothing): Docker 28's list,
 /// and files that show user 0 the whole node's memory without a capability (F-L2).
@@ -217,20 +217,16 @@ fn is_engines_file(kept: &PlannedMount) -> bool {
 }
 
 /// A path of `filesystem.write` that is no mount is an error if it was written for this container. A pod's annotations
-/// are written for all of its containers, and a policy's file for many.
+/// are written for all of its containers, and a policy's file for many: also if an annotation adds to its list.
 fn check_written(
     resolved: &ResolvedPolicy,
     spec: &Spec,
     named: &[Mount],
     warnings: &mut Vec<Warning>,
 ) -> Result<(), PlanError> {
-    let origin = resolved.origins.get(&Field::FilesystemWrite);
-    if !matches!(origin, Some(Origin::Annotation(_))) {
-        return Ok(());
-    }
     let is_mount = |path: &str| named.iter().any(|m| m.destination() == Path::new(path));
-    let written = resolved.policy.filesystem.write.iter();
-    for path in written.map(|w| w.as_str()).filter(|path| !is_mount(path)) {
+    let listed = resolved.annotated_writes.iter().map(|path| path.as_str());
+    for path in listed.filter(|path| !is_mount(path)) {
         if pod_role(spec).is_none() {
             return Err(PlanError::Written(path.into()));
         }

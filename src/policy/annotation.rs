@@ -4,7 +4,7 @@
 //! error. All other keys belong to other programs. Only keys are checked this way: a container or an image may well be
 //! called agentbox.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -122,6 +122,12 @@ pub fn key(field: Field) -> String {
 }
 
 impl AnnotationRequest {
+    /// The mounts that it lists in `filesystem.write`, without those of the policy below a `+`.
+    pub fn writes(&self) -> BTreeSet<GuestPath> {
+        let list = self.fields.filesystem.write.as_ref();
+        list.map(|list| list.items.clone()).unwrap_or_default()
+    }
+
     /// Without the field that tells the caller something, where an image may have turned it off.
     pub fn written_by(mut self, authors: Authors) -> Self {
         let notice = &mut self.fields.report.notice;

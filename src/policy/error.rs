@@ -303,6 +303,23 @@ pub enum PolicyError {
         image: bool,
     },
 
+    /// An annotation lists writable mounts under a policy that drops all mounts. Permission would not help.
+    #[error(
+        "policy {policy} ({}) is exceeded by annotations: filesystem.write requests {writes} (annotation), and {mounts_by} \
+         drops all mounts (filesystem.mounts); name a policy that keeps mounts, or leave the annotation out",
+        OriginText(chosen_by)
+    )]
+    WriteDropped {
+        /// The policy that was chosen.
+        policy: PolicyName,
+        /// Who chose it.
+        chosen_by: Origin,
+        /// The listed mounts.
+        writes: String,
+        /// Who drops the mounts.
+        mounts_by: Origin,
+    },
+
     /// An annotation that an image may have written chooses a policy or a mount, without permission.
     #[error(
         "annotation {key} exceeds {than} ({chosen_by}): {asked}; {}",

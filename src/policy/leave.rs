@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 
 use super::annotation::{self, AnnotationRequest, Authors};
 use super::ceiling::loosens;
+use super::ceiling_rule::join;
 use super::check::with_origins;
 use super::fields::Origins;
 use super::resolve::{CeilingPolicy, ChosenPolicy, Resolver, unasked};
 use super::{
-    AnnotationLeave, Ceiling, CpuLimit, Field, Limits, Loosening, MemoryLimit, Origin, OverLimit,
-    POLICY_KEY, Policy, PolicyChoice, PolicyError, ProcessLimit, Switch, UNCONFINED, Upstream,
-    WORKSPACE_KEY, WrapOptions,
+    AnnotationLeave, Ceiling, CpuLimit, Field, GuestPath, Limits, Loosening, MemoryLimit,
+    MountRule, Origin, OverLimit, POLICY_KEY, Policy, PolicyChoice, PolicyError, ProcessLimit,
+    Switch, UNCONFINED, Upstream, WORKSPACE_KEY, WrapOptions,
 };
 
 impl Resolver<'_> {
@@ -135,6 +136,25 @@ pub(super) fn without_leave(
         field => !leave.has(field),
     });
     over
+}
+
+/// Refuses writable mounts of an annotation where the policy drops all mounts: the list would silently have no effect.
+pub(super) fn check_dropped_writes(
+    policy: &Policy,
+    writes: &BTreeSet<GuestPath>,
+    chosen_by: &Origin,
+    origins: &Origins,
+) -> Result<(), PolicyError> {
+    if writes.is_empty() || policy.filesystem.mounts != MountRule::Drop {
+        return Ok(());
+    }
+    let mounts_by = origins.get(&Field::FilesystemMounts).cloned();
+    Err(PolicyError::WriteDropped {
+        policy: policy.name.clone(),
+        chosen_by: chosen_by.clone(),
+        writes: join(writes),
+        mounts_by: mounts_by.unwrap_or(Origin::Default),
+    })
 }
 
 /// The limits of the chosen policy, without those that annotations may loosen.

@@ -6,7 +6,7 @@ use super::annotation::{self, AnnotationRequest, Authors};
 use super::check::{check_ceilings, check_default};
 use super::fields::{Fields, FieldsError, Origins};
 use super::file::{Library, LoadedPolicy};
-use super::leave::{own_bounds, with_users_hosts, without_leave};
+use super::leave::{check_dropped_writes, own_bounds, with_users_hosts, without_leave};
 use super::list::ListMode;
 use super::preset::Presets;
 use super::wrap_options::{Layer, PolicyPath};
@@ -188,7 +188,7 @@ impl Resolver<'_> {
             Some(name) => self.named(self.load(name, by)?, limits),
             None => {
                 let default = self.load(&builtin_name(builtin::DEFAULT), &Origin::Default)?;
-                narrowed(default, narrow::meet, limits)
+                narrow::by_ceilings(default, narrow::meet, limits)
             }
         };
         if *by == Origin::Node {
@@ -203,11 +203,11 @@ impl Resolver<'_> {
     /// A policy chosen by name, with the ceilings' denials and within their limits. `wrap` has no engine's layer to
     /// write to: there, a root that the policy sets is reduced to the ceiling's.
     fn named(&self, loaded: LoadedPolicy, limits: &[CeilingPolicy]) -> LoadedPolicy {
-        let loaded = narrowed(loaded, narrow::chosen, limits);
+        let loaded = narrow::by_ceilings(loaded, narrow::chosen, limits);
         let by = loaded.origins.get(&Field::FilesystemRoot);
         match (self.sources.asked.is_empty(), by) {
             (true, _) | (_, Some(Origin::OwnFile(_))) => loaded,
-            _ => narrowed(loaded, narrow::without_layer, limits),
+            _ => narrow::by_ceilings(loaded, narrow::without_layer, limits),
         }
     }
 
@@ -261,9 +261,11 @@ impl Resolver<'_> {
         let own = loaded.policy.clone();
         let description = loaded.description.clone();
         let workspace = request.workspace.clone();
+        let annotated_writes = request.writes();
         let mode_implied_by = request.mode_implied_by;
         let (policy, origins) = self.overlaid(request, loaded)?;
         self.check_names(&policy, &origins)?;
+        check_dropped_writes(&policy, &annotated_writes, &by, &origins)?;
         let image = authors == Authors::PerhapsImage;
         let is_container = self.sources.asker == Asker::Container;
         let is_limited = is_container && (image || !limits.iter().any(CeilingPolicy::is_set));
@@ -295,6 +297,7 @@ impl Resolver<'_> {
             policy,
             description,
             workspace,
+            annotated_writes,
             chosen_by: by,
             tool: self.sources.tool,
             origins,
@@ -378,21 +381,6 @@ impl Resolver<'_> {
             }
         }
     }
-}
-
-/// A policy narrowed to the ceilings.
-fn narrowed(
-    mut loaded: LoadedPolicy,
-    narrow: fn(&mut Policy, &Policy) -> Vec<Field>,
-    limits: &[CeilingPolicy],
-) -> LoadedPolicy {
-    for limit in limits {
-        for field in narrow(&mut loaded.policy, &limit.policy) {
-            let origin = Origin::Ceiling(limit.ceiling.policy.clone());
-            loaded.origins.insert(field, origin);
-        }
-    }
-    loaded
 }
 
 fn builtin_name(name: &str) -> PolicyName {

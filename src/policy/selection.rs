@@ -82,6 +82,9 @@ pub struct ResolvedPolicy {
     pub description: Option<String>,
     /// The mount that is the workspace, if an annotation names it.
     pub workspace: Option<GuestPath>,
+    /// The mounts that an annotation lists in `filesystem.write`, without those of the policy below a `+`.
+    #[serde(skip)]
+    pub annotated_writes: BTreeSet<GuestPath>,
     /// Who chose the policy.
     pub chosen_by: Origin,
     /// The caller's tool, for the words of an error of the plan.

@@ -387,3 +387,25 @@ fn a_container_can_read_which_mounts_are_less_than_requested() {
     let lines: Vec<&str> = text.lines().skip(1).collect();
     assert_eq!(lines, ["/ref\\n: read-only", "/x: not mounted"]);
 }
+
+/// `suggest` names `+,/data`. The runner's places of `ci` are never mounted all together.
+#[test]
+fn an_addition_to_the_writable_mounts_judges_only_its_own_items() {
+    let case = |written: &str| {
+        let case = under("ci").bind("/srv/data", "/data");
+        case.annotation("filesystem.write", written)
+    };
+    let plan = case("+,/data").plan();
+    assert_eq!(access(&plan, "/data"), "rw");
+    assert!(plan.warnings.is_empty(), "{:?}", plan.warnings);
+    assert!(case("+,/dat").refused().contains("\"/dat\""));
+    // Also one that the policy has: here it is written for this container.
+    assert!(case("+,/data,/builds").refused().contains("\"/builds\""));
+    let pod = json!({"io.kubernetes.cri.container-type": "container"});
+    let plan = case("+,/dat").set("", "annotations", pod).plan();
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        matches!(&warnings[..], [warning] if warning.contains("/dat,")),
+        "{warnings:?}"
+    );
+}

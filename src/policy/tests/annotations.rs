@@ -463,3 +463,25 @@ fn an_apparent_contradiction_is_accepted() {
         assert!(case.resolve().is_ok(), "{:?}", case.annotations);
     }
 }
+
+/// `strict` ignored the list in silence, also with the permission that its error would name.
+#[test]
+fn writable_mounts_of_an_annotation_under_a_policy_without_mounts_are_an_error() {
+    let listed = |case: Case| case.field("filesystem.write", "/data").error();
+    let strict = || case().field("policy", "strict");
+    for case in [
+        strict(),
+        case().flag("strict"),
+        strict().node("ceiling = \"permissive\""),
+        strict().node("[allow]\nannotations = [\"filesystem.write\"]"),
+        case().node("ceiling = \"strict\""),
+        case().node("default = \"strict\""),
+    ] {
+        let error = listed(case);
+        assert!(matches!(error, PolicyError::WriteDropped { .. }), "{error}");
+    }
+    // A policy's own list under an annotation that tightens, and a list of nothing, are no requests.
+    let tight = case().field("policy", "ci");
+    tight.field("filesystem.mounts", "drop").resolved();
+    strict().field("filesystem.write", "").resolved();
+}

@@ -30,6 +30,7 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::ExceedsCeiling { .. } => "ExceedsCeiling",
         PolicyError::DefaultExceedsCeiling { .. } => "DefaultExceedsCeiling",
         PolicyError::Loosened { .. } => "Loosened",
+        PolicyError::WriteDropped { .. } => "WriteDropped",
         PolicyError::ChosenByImage { .. } => "ChosenByImage",
         PolicyError::NothingToApprove { .. } => "NothingToApprove",
         PolicyError::FileUnreadable { .. } => "FileUnreadable",
@@ -39,7 +40,7 @@ fn variant(error: &PolicyError) -> &'static str {
 }
 
 /// All but `FileName`, which comes from [`misnamed_policy`] and concerns no container.
-const VARIANTS: usize = 28;
+const VARIANTS: usize = 29;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -314,6 +315,14 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("network.allow", "a.test"),
             "Loosened",
             "policy strict (annotation) is exceeded by annotations: network.mode requests allowlist (annotation), allowed: at most none; and 1 more field; an image may set it: annotations = [\"network.mode\", \"network.allow\"] in [allow] of the node's file or --policy permits it",
+        ),
+        (
+            case()
+                .node("[allow]\nannotations = [\"filesystem.write\"]")
+                .field("policy", "strict")
+                .field("filesystem.write", "+,/data"),
+            "WriteDropped",
+            "policy strict (annotation) is exceeded by annotations: filesystem.write requests /data (annotation), and built-in policy strict drops all mounts (filesystem.mounts); name a policy that keeps mounts, or leave the annotation out",
         ),
         (
             podman().field("policy", "permissive"),

@@ -579,7 +579,11 @@ fn a_selection_survives_being_saved() {
         .field("filesystem.write", "/data")
         .field("filesystem.mounts", "read-only");
     for case in [full, case().flag("unconfined")] {
-        let selection = case.resolve().unwrap();
+        let mut selection = case.resolve().unwrap();
+        // Only `create` judges them.
+        if let Selection::Policy(resolved) = &mut selection {
+            assert_eq!(std::mem::take(&mut resolved.annotated_writes).len(), 1);
+        }
         let saved = serde_json::to_string(&selection).unwrap();
         assert_eq!(
             serde_json::from_str::<Selection>(&saved).unwrap(),

@@ -202,6 +202,7 @@ fn nothing_that_is_resolved_exceeds_a_ceiling() {
             }
             Err(
                 PolicyError::AnnotationsDisagree { .. }
+                | PolicyError::WriteDropped { .. }
                 | PolicyError::AllowsDenied { .. }
                 | PolicyError::NothingToApprove { .. },
             ) => {}
