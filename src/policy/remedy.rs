@@ -4,13 +4,13 @@ use std::fmt;
 
 use super::message::{OriginText, OverLimits};
 use super::{
-    Advice, Ceiling, ExceededField, Field, Origin, OverLimit, Policy, PolicyError, PolicyName,
-    RootAccess, Tool,
+    Advice, Ceiling, ExceededField, Field, NetworkMode, Origin, OverLimit, Policy, PolicyError,
+    PolicyName, RootAccess, Tool,
 };
 use crate::rules::{EgressRule, NetworkLimit, RuleTarget};
 use crate::text::MESSAGE;
 
-/// The remedy if exactly one field exceeds the ceiling.
+/// The remedy if one field exceeds the ceiling, or a few that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
     /// None that fits in a line.
@@ -31,6 +31,13 @@ pub enum Remedy {
     },
     /// Make the chosen policy the node's ceiling: its own values exceed it.
     Ceiling(PolicyName),
+    /// Give a ceiling of the node the mode `allowlist`, and put these rules into its `network.limit`.
+    Hosts {
+        /// The rules of `network.allow` that exceed the ceiling.
+        rules: Box<[String]>,
+        /// As above.
+        file: Option<PolicyName>,
+    },
     /// Make a policy that permits all of it the node's ceiling: several fields, not all of one policy, exceed it.
     Wider,
     /// Give a ceiling of the node this mode.
@@ -77,7 +84,7 @@ impl Remedy {
             let is_policys = origins.all(|o| matches!(o, Origin::Builtin(_) | Origin::File(_)));
             return match (is_policys, &ceiling.set_by) {
                 (true, Origin::Node) => Self::Ceiling(asked.name.clone()),
-                (false, Origin::Node) => Self::Wider,
+                (false, Origin::Node) => Self::of_hosts(over, beyond(asked, says), file),
                 _ => Self::None,
             };
         };
@@ -108,6 +115,18 @@ impl Remedy {
                 }
             }
             _ => Self::None,
+        }
+    }
+}
+
+impl Remedy {
+    /// The commonest request beyond a ceiling has two fields: a host under a policy without hosts.
+    fn of_hosts(over: &[OverLimit], rules: Box<[String]>, file: Option<PolicyName>) -> Self {
+        let mut fields = over.iter().map(|over| over.exceeded.field);
+        let is_hosts = fields.all(|f| matches!(f, Field::NetworkMode | Field::NetworkAllow));
+        match is_hosts && !rules.is_empty() {
+            true => Self::Hosts { rules, file },
+            false => Self::Wider,
         }
     }
 }
@@ -186,10 +205,6 @@ struct RemedyWords {
 impl RemedyWords {
     /// `None` if no line has it.
     fn of(remedy: &Remedy, ceiling: &Ceiling) -> Option<Self> {
-        let quoted = |rules: &[String]| {
-            let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
-            rules.join(", ")
-        };
         let words = match remedy {
             Remedy::None => return None,
             Remedy::Files { connect, .. } if connect.is_empty() => return None,
@@ -200,24 +215,13 @@ impl RemedyWords {
                 let more = format!("; this machine's own port needs no rule: {options}");
                 (more.clone(), more)
             }
-            Remedy::Limit {
-                rules,
-                file: Some(policy),
-            } => (
-                format!(
-                    "; root permits it by adding {} to network.limit of policies/{policy}.toml",
-                    quoted(rules)
-                ),
-                format!("; root permits it in network.limit of policies/{policy}.toml"),
-            ),
-            Remedy::Limit { rules, file: None } => (
-                format!(
-                    "; needs ceiling=\"wider\" in config.toml and base=\"{}\", network.limit=[\"+\", {}] in policies/wider.toml",
-                    ceiling.policy,
-                    quoted(rules)
-                ),
-                "; needs a ceiling of the node with it in network.limit".to_owned(),
-            ),
+            Remedy::Limit { rules, file } => {
+                return Some(Self::of_limit("", rules, file.as_ref(), ceiling));
+            }
+            Remedy::Hosts { rules, file } => {
+                let mode = format!("{}=\"{}\"", Field::NetworkMode, NetworkMode::Allowlist);
+                return Some(Self::of_limit(&mode, rules, file.as_ref(), ceiling));
+            }
             Remedy::Ceiling(policy) => {
                 let more = format!("; root permits it by ceiling = \"{policy}\" in config.toml");
                 (more.clone(), more)
@@ -257,6 +261,46 @@ impl RemedyWords {
         };
         let (more, short) = words;
         Some(Self { more, short })
+    }
+
+    /// How a ceiling of the node permits rules. `mode` is the line that they need besides, if any.
+    fn of_limit(
+        mode: &str,
+        rules: &[String],
+        file: Option<&PolicyName>,
+        ceiling: &Ceiling,
+    ) -> Self {
+        let mode = |and: &str| match mode {
+            "" => String::new(),
+            mode => format!("{mode}{and}"),
+        };
+        let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+        let rules = rules.join(", ");
+        let (more, short) = match file {
+            Some(policy) => (
+                format!(
+                    "; root permits it by {}adding {rules} to network.limit of policies/{policy}.toml",
+                    mode(" and ")
+                ),
+                format!(
+                    "; root permits it in {}network.limit of policies/{policy}.toml",
+                    mode(" and ")
+                ),
+            ),
+            None => (
+                format!(
+                    "; needs ceiling=\"wider\" in config.toml and base=\"{}\", {}network.limit=[\"+\", {rules}] in \
+                     policies/wider.toml",
+                    ceiling.policy,
+                    mode(", ")
+                ),
+                format!(
+                    "; needs a ceiling of the node with {}it in network.limit",
+                    mode(" and ")
+                ),
+            ),
+        };
+        Self { more, short }
     }
 }
 

@@ -109,3 +109,61 @@ fn wrap_reduces_the_root_of_a_named_policy_to_the_ceilings() {
         "{error}"
     );
 }
+
+/// A host under a ceiling without hosts is the commonest request of all: its two fields had no lines.
+#[test]
+fn the_error_of_a_ceiling_without_hosts_has_the_lines_that_permit_a_host() {
+    let asks = [
+        case().field("network.allow", "api.example.test,b.test:22"),
+        case().allow("api.example.test,b.test:22"),
+    ];
+    for asked in asks {
+        let under = |node: &str, file: Option<&str>| {
+            let mut case = Case {
+                annotations: asked.annotations.clone(),
+                asked: asked.asked.clone(),
+                ..Case::default()
+            };
+            if let Some(text) = file {
+                case = case.file("wider", text);
+            }
+            case.node(node)
+        };
+        let error = under("ceiling = \"standard\"", None).error().to_string();
+        let (_, files) = error.split_once("; needs ").expect(&error);
+        let files = files
+            .strip_prefix("ceiling=\"wider\" in config.toml and ")
+            .expect(&error);
+        let policy = files.strip_suffix(" in policies/wider.toml").unwrap();
+        let policy = policy.replace(", network", "\nnetwork");
+        under("ceiling=\"wider\"", Some(&policy)).resolved();
+        // No more than the request: another host is beyond it, and the policy of others is as before.
+        let other = case().field("network.allow", "other.test");
+        let error = other
+            .node("ceiling=\"wider\"")
+            .file("wider", &policy)
+            .error();
+        assert!(
+            matches!(error, PolicyError::ExceedsCeiling { .. }),
+            "{error}"
+        );
+        let plain = case().node("ceiling=\"wider\"").file("wider", &policy);
+        assert_eq!(plain.resolved().policy.network.mode, NetworkMode::Local);
+        // The ceiling is already a file.
+        let error = under("ceiling = \"wider\"", Some("base = \"standard\"")).error();
+        let words = "; root permits it by network.mode=\"allowlist\" and adding \"api.example.test\", \"b.test:22\" to \
+                     network.limit of policies/wider.toml";
+        assert!(error.to_string().ends_with(words), "{error}");
+    }
+    // Another field beyond the ceiling needs other lines.
+    let error = case()
+        .node("ceiling = \"standard\"")
+        .field("network.allow", "a.test")
+        .field("limits.pids", "9999")
+        .error()
+        .to_string();
+    assert!(error.ends_with("root permits them by a wider ceiling in config.toml"));
+    // A ceiling by --policy was set on purpose.
+    let error = case().flag("standard").field("network.allow", "a.test");
+    assert!(!error.error().to_string().contains("wider"));
+}
