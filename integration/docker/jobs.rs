@@ -27,7 +27,7 @@ git config --global --add safe.directory /__w/repo/repo
 git init -q . && echo source >file && git add file
 git -c user.name=x -c user.email=x@y commit -qm first
 echo A=b >>/__w/_temp/_runner_file_commands/set_env
-echo tool >/__w/_tool/tool
+echo tool >/__w/_tool/tool && echo tool >/__t/tool
 grep -q pushed /github/workflow/event.json
 echo '#!/bin/sh' >/usr/local/bin/tool && chmod +x /usr/local/bin/tool && tool
 python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()'
@@ -47,6 +47,7 @@ fn a_github_job_runs_its_steps_and_changes_the_runners_directories_alone() {
         "_actions",
         "_tool",
         "externals",
+        "hostedtoolcache",
     ] {
         fs::create_dir_all(disk.path(dir)).unwrap();
     }
@@ -60,6 +61,8 @@ fn a_github_job_runs_its_steps_and_changes_the_runners_directories_alone() {
         ("_temp", "/__w/_temp"),
         ("_actions", "/__w/_actions"),
         ("_tool", "/__w/_tool"),
+        // A runner has one of both: here it is if AGENT_TOOLSDIRECTORY is outside of the work directory.
+        ("hostedtoolcache", "/__t"),
         ("_temp/_github_home", "/github/home"),
         ("_temp/_github_workflow", "/github/workflow"),
     ]
@@ -107,6 +110,7 @@ fn a_github_job_runs_its_steps_and_changes_the_runners_directories_alone() {
             "repo/repo/.git",
             "repo/repo/file",
             "_tool/tool",
+            "hostedtoolcache/tool",
             "_actions/x",
             "_temp/_github_home/.gitconfig",
         ] {

@@ -254,6 +254,7 @@ fn the_built_in_policies_follow_the_design() {
         MountRule::Volumes,
     );
     ci.write = [
+        "/__t",
         "/__w",
         "/__w/_temp",
         "/__w/_tool",
