@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::quarantine::Quarantine;
+use super::quarantine::{Quarantine, SetAside};
 use super::settings;
 use crate::plan::git_config::{self, GitSetting};
 use crate::plan::protect::{ProtectedList, is_usual_commondir};
@@ -105,12 +105,13 @@ impl FoundFile<'_> {
         let path = self.source.join(&self.what.path);
         let at = quarantine.keep(parent, &path, &lines(&planted))?;
         settings::replace(parent, name, &git_config::without(text, &planted), file)?;
-        let (path, at, why) = (path.display(), at.display(), self.why());
         quarantine.free(self.what);
-        quarantine.say(format!(
-            "{path}: took out {}: {why}; what was taken: {at}",
-            keys(&planted)
-        ));
+        quarantine.say(SetAside {
+            path,
+            taken: Some(keys(&planted)),
+            at,
+            why: self.why(),
+        });
         Ok(())
     }
 
@@ -150,7 +151,8 @@ impl FoundFile<'_> {
         for entry in Dir::read_from(hooks)? {
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
             let is_sample = Path::new(&name).extension() == Some(OsStr::new("sample"));
-            if !is_sample && name != "." && name != ".." {
+            let is_other = is_sample || name == "." || name == "..";
+            if !is_other && !quarantine.has_made(hooks, &name) {
                 names.push(name);
             }
         }
@@ -182,11 +184,15 @@ impl FoundFile<'_> {
         path: &Path,
         quarantine: &mut Quarantine,
     ) -> io::Result<()> {
-        let shown = self.source.join(path);
-        let at = quarantine.take(parent, name, &shown)?;
-        let (shown, at, why) = (shown.display(), at.display(), self.why());
+        let path = self.source.join(path);
+        let at = quarantine.take(parent, name, &path)?;
         quarantine.free(self.what);
-        quarantine.say(format!("moved {shown} to {at}: {why}"));
+        quarantine.say(SetAside {
+            path,
+            taken: None,
+            at,
+            why: self.why(),
+        });
         Ok(())
     }
 

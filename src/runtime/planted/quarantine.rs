@@ -1,7 +1,7 @@
 //! SHELL. Where planted things are moved, outside of everything that a sandbox writes, and what is said of it.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -9,11 +9,11 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
 use crate::audit::{Event, EventDetail, Verdict, WallName};
-use crate::plan::{FoundProtected, ProtectedFiles};
+use crate::plan::{FileIdentity, FoundProtected, ProtectedFiles};
 use crate::policy::{Field, Tool};
 use crate::runtime::runs;
 use crate::runtime::state::identity;
@@ -36,6 +36,71 @@ const ROOM: usize = 64 << 20;
 /// How long settings files are read. Later ones are moved unread.
 const TIME: Duration = Duration::from_secs(10);
 
+/// Characters of an id in a name beside a moved file: as engines show it. The name must fit a directory.
+const OF_ID: usize = 12;
+
+/// What was moved, or taken out of a file, and where it is now.
+pub(super) struct SetAside {
+    /// The file in the user's directory.
+    pub(super) path: PathBuf,
+    /// The settings that were taken out of it. `None`: it was moved.
+    pub(super) taken: Option<String>,
+    /// The moved file, or the file with what was taken.
+    pub(super) at: PathBuf,
+    pub(super) why: &'static str,
+}
+
+impl SetAside {
+    /// For people.
+    fn line(&self) -> String {
+        let Self { path, at, why, .. } = self;
+        let (path, at) = (path.display(), at.display());
+        match &self.taken {
+            None => format!("moved {path} to {at}: {why}"),
+            Some(keys) => format!("{path}: took out {keys}: {why}; what was taken: {at}"),
+        }
+    }
+
+    /// For the log, which cuts long texts and has the path in another one. So the place comes first, and is short.
+    fn reason(&self) -> String {
+        let at = match (self.at.parent() == self.path.parent(), self.at.file_name()) {
+            (true, Some(name)) => format!("{} beside it", name.display()),
+            _ => self.at.display().to_string(),
+        };
+        match &self.taken {
+            None => format!("moved to {at}: {}", self.why),
+            Some(keys) => format!("taken out, now in {at}: {keys}: {}", self.why),
+        }
+    }
+}
+
+/// A file that a quarantine has made in a directory that a sandbox may write. All three must agree: a sandbox beside can
+/// give its own file this name, or this file another name.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct BesideFile {
+    directory: FileIdentity,
+    name: OsString,
+    file: FileIdentity,
+}
+
+impl BesideFile {
+    fn of(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let of = |stat: rustix::fs::Stat| FileIdentity {
+            dev: stat.st_dev,
+            ino: stat.st_ino,
+        };
+        Ok(Self {
+            directory: of(rustix::fs::fstat(directory)?),
+            name: name.to_owned(),
+            file: of(rustix::fs::statat(
+                directory,
+                name,
+                AtFlags::SYMLINK_NOFOLLOW,
+            )?),
+        })
+    }
+}
+
 /// What was moved where, and what was not.
 pub(super) struct Quarantine {
     dir: Option<PathBuf>,
@@ -48,7 +113,9 @@ pub(super) struct Quarantine {
     end: Instant,
     /// Directories that are moved lose their mode: not all in them was looked at.
     shut: bool,
-    lines: Vec<String>,
+    /// The files that were made beside others.
+    beside: BTreeSet<BesideFile>,
+    done: Vec<SetAside>,
     failed: Vec<String>,
     /// The list's names for what was moved.
     names: BTreeSet<String>,
@@ -76,7 +143,8 @@ impl Quarantine {
             written: 0,
             end: Instant::now() + TIME,
             shut: false,
-            lines: Vec::new(),
+            beside: BTreeSet::new(),
+            done: Vec::new(),
             failed: Vec::new(),
             names: BTreeSet::new(),
         }
@@ -150,7 +218,19 @@ impl Quarantine {
         if shut {
             close_directory(parent, OsStr::new(beside));
         }
+        self.remember(parent, beside);
         Ok(shown.with_file_name(beside))
+    }
+
+    /// Whether this quarantine has put this file there, under a name that no tool knows. It needs no second move.
+    pub(super) fn has_made(&self, directory: &OwnedFd, name: &OsStr) -> bool {
+        BesideFile::of(directory, name).is_ok_and(|file| self.beside.contains(&file))
+    }
+
+    fn remember(&mut self, directory: &OwnedFd, name: &str) {
+        // What cannot be looked at is moved again.
+        self.beside
+            .extend(BesideFile::of(directory, OsStr::new(name)));
     }
 
     /// Keeps a text, in the same place.
@@ -170,6 +250,7 @@ impl Quarantine {
             Ok(file) => (file, self.dir.clone().unwrap_or_default().join(aside)),
             Err(_) => {
                 let file = rustix::fs::openat(parent, beside.as_str(), flags, mode)?;
+                self.remember(parent, &beside);
                 (file, shown.with_file_name(beside))
             }
         };
@@ -182,7 +263,8 @@ impl Quarantine {
         self.moved += 1;
         let number = self.moved;
         let short: String = name.to_string_lossy().chars().take(40).collect();
-        let beside = unguessable(OsStr::new(&format!("{short}.agentbox-{}", self.id)))?;
+        let id: String = self.id.chars().take(OF_ID).collect();
+        let beside = unguessable(OsStr::new(&format!("{short}.agentbox-{id}")))?;
         Ok((format!("{number}-{short}"), beside))
     }
 
@@ -202,8 +284,8 @@ impl Quarantine {
         self.opened.as_ref().ok_or(Errno::NOENT)
     }
 
-    pub(super) fn say(&mut self, line: String) {
-        self.lines.push(line);
+    pub(super) fn say(&mut self, done: SetAside) {
+        self.done.push(done);
     }
 
     pub(super) fn fail(&mut self, line: String) {
@@ -216,7 +298,8 @@ impl Quarantine {
 
     /// Says what was not moved, and then what was: the workload can make many files that are.
     pub(super) fn tell(&self) {
-        for line in told(&self.failed, &self.lines, &self.id) {
+        let moved: Vec<String> = self.done.iter().map(SetAside::line).collect();
+        for line in told(&self.failed, &moved, &self.id) {
             crate::log::complain(&format!("agentbox: {line}"));
         }
         if !self.names.is_empty() {
@@ -230,23 +313,24 @@ impl Quarantine {
 
     /// The same for the container's log.
     pub(super) fn events(&self) -> Vec<Event> {
-        let event = |cause: &str, line: &String| Event {
+        let event = |cause: &str, item: String, reason: String| Event {
             cause: Some(cause.into()),
-            reason: Some(line.clone().into()),
+            reason: Some(reason.into()),
             ..Event::new(
                 WallName::Filesystem,
                 Verdict::Noted,
-                EventDetail::Asked {
-                    item: "files that the user's tools run".into(),
-                },
+                EventDetail::Asked { item: item.into() },
             )
         };
-        let failed = self.failed.iter().take(LOGGED);
-        let moved = self.lines.iter().take(LOGGED);
-        failed
-            .map(|line| event("not-set-aside", line))
-            .chain(moved.map(|line| event("set-aside", line)))
-            .collect()
+        let failed = self.failed.iter().take(LOGGED).map(|line| {
+            let item = "files that the user's tools run".to_owned();
+            event("not-set-aside", item, line.clone())
+        });
+        let done = self.done.iter().take(LOGGED).map(|done| {
+            let item = done.path.display().to_string();
+            event("set-aside", item, done.reason())
+        });
+        failed.chain(done).collect()
     }
 }
 

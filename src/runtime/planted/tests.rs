@@ -1,5 +1,6 @@
 //! What the second look does in directories that were not, or not all, searched before the start.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -168,4 +169,96 @@ fn what_was_protected_at_the_start_is_not_moved_in_place_of_another_file() {
         let there = [".envrc", ".git/hooks/pre-commit"].map(|name| scratch.0.join(name).exists());
         assert_eq!(there, [is_own, is_own]);
     }
+}
+
+fn names_in(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The first look by name moves a hook beside itself where the quarantine is on another file system. The search found it
+/// there, moved it again, and the log had a place that was gone.
+#[test]
+fn what_was_moved_beside_itself_is_moved_once_and_the_log_leads_to_it() {
+    let scratch = TestDir::new("planted-once");
+    // A path as long as homes have it: the log cuts texts of 256 characters.
+    let dir = scratch.0.join("d".repeat(100));
+    let hooks = dir.join(".git/hooks");
+    repository(&dir);
+    // A name of this form that the workload chose is moved like any other.
+    let forged = "pre-push.agentbox-0123456789ab-0123456789abcdef";
+    fs::write(hooks.join(forged), "#!/bin/sh\n").unwrap();
+    let (bind, watched) = (bind(&dir), watched(StartSearch::Complete));
+    let id = "0123456789ab".repeat(6);
+    let mut quarantine = Quarantine::new(None, &id);
+    clean(
+        &[source(&bind, &watched)],
+        &BTreeSet::new(),
+        &mut quarantine,
+    );
+    let names = names_in(&hooks);
+    let [hook, pushed] = &names[..] else {
+        panic!("{names:?}");
+    };
+    let once = |name: &str, of: &str| {
+        let rest = name.strip_prefix(of).unwrap();
+        rest.strip_prefix(".agentbox-0123456789ab-")
+            .unwrap_or_else(|| panic!("{name}"))
+            .len()
+    };
+    assert_eq!(once(hook, "pre-commit"), 16, "{hook}");
+    assert!(pushed.len() > forged.len(), "{pushed}");
+    let lines: Vec<String> = quarantine
+        .events()
+        .iter()
+        .map(|event| serde_json::to_string(event).unwrap())
+        .collect();
+    let of_hook = lines.iter().filter(|line| line.contains("pre-commit"));
+    let of_hook: Vec<&String> = of_hook.collect();
+    let [line] = of_hook[..] else {
+        panic!("{lines:#?}");
+    };
+    let path = hooks.join("pre-commit");
+    assert!(
+        line.contains(&format!("{:?}", path.display().to_string())),
+        "{line}"
+    );
+    assert!(
+        line.contains(&format!("moved to {hook} beside it: ")),
+        "{line}"
+    );
+}
+
+/// A sandbox beside can rename and replace what was moved.
+#[test]
+fn only_the_very_file_that_was_moved_is_skipped() {
+    let scratch = TestDir::new("planted-skipped");
+    let (dir, other) = (scratch.0.join("a"), scratch.0.join("b"));
+    let open_dir = |dir: &Path| {
+        fs::create_dir_all(dir).unwrap();
+        OwnedFd::from(fs::File::open(dir).unwrap())
+    };
+    let (here, there) = (open_dir(&dir), open_dir(&other));
+    let hook = dir.join("pre-commit");
+    fs::write(&hook, "evil").unwrap();
+    let mut quarantine = Quarantine::new(None, "id");
+    let at = quarantine
+        .take(&here, OsStr::new("pre-commit"), &hook)
+        .unwrap();
+    let name = at.file_name().unwrap().to_owned();
+    assert!(quarantine.has_made(&here, &name), "the control");
+    assert!(!Quarantine::new(None, "id").has_made(&here, &name));
+    // Another name for it, another directory, another file of its name.
+    fs::hard_link(&at, &hook).unwrap();
+    assert!(!quarantine.has_made(&here, OsStr::new("pre-commit")));
+    fs::hard_link(&at, other.join(&name)).unwrap();
+    assert!(!quarantine.has_made(&there, &name));
+    let beside = dir.join("beside");
+    fs::write(&beside, "evil").unwrap();
+    fs::rename(&beside, &at).unwrap();
+    assert!(!quarantine.has_made(&here, &name));
 }
