@@ -21,7 +21,7 @@ pub enum RuntimeError {
     /// The id is taken.
     #[error("container with given ID already exists: {0}")]
     Exists(String),
-    /// The id is unknown.
+    /// The id is unknown, with the ids that were perhaps meant. Engines look for the first words.
     #[error("container does not exist: {0}")]
     Unknown(String),
     /// The id is the name or the beginning of several containers.

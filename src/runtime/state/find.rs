@@ -1,11 +1,14 @@
 //! Finds a container by its id, its engine's name for it, or the beginning of its id, under every engine.
 
+use std::collections::BTreeSet;
+
 use crate::cli::GlobalOptions;
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
+use crate::text::few;
 
 /// The shortest beginning of an id that names a container: what engines show. A shorter one could easily be another
 /// container's name.
@@ -50,7 +53,26 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
             }
         }
     }
-    Err(RuntimeError::Unknown(text.chars().take(80).collect()))
+    Err(unknown(text, among.iter().map(|one| one.id)))
+}
+
+/// The error for a text that names no container. With the ids that begin so, if it is too short to choose by.
+pub fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeError {
+    let is_beginning = |id: &&str| text.len() < SHOWN && !text.is_empty() && id.starts_with(text);
+    // People choose the other ids, which may have the same beginning for longer.
+    let short = |id: &'a str| match is_of_engine(id) {
+        true => &id[..SHOWN],
+        false => id,
+    };
+    let ids: BTreeSet<&str> = ids.filter(is_beginning).map(short).collect();
+    let text: String = text.chars().take(80).collect();
+    RuntimeError::Unknown(match ids.is_empty() {
+        true => text,
+        false => format!(
+            "{text}; give {SHOWN} characters or the name: {}",
+            few(ids, 80)
+        ),
+    })
 }
 
 /// Other containers that answer to this id as their name, or as their short id.
@@ -235,6 +257,29 @@ mod tests {
         let is_known = |text| choose(text, &all).is_ok();
         assert!(is_known("agent") && is_known(LONG) && is_known(&LONG[..12]));
         assert!(!is_known("4") && !is_known(&LONG[..11]));
+    }
+
+    /// `explain 4b139df2` of a running container said that it does not exist.
+    #[test]
+    fn less_than_a_short_id_is_an_error_with_the_ids_that_begin_so() {
+        let other = LONG.replace("fd23", "0000");
+        let all = among(&[
+            (LONG, Some("agent")),
+            (&other, None),
+            ("4b13-job-of-mine", None),
+        ]);
+        let error = |text| choose(text, &all).unwrap_err();
+        let said = |text| error(text).to_string();
+        assert_eq!(
+            said("4b139df2"),
+            "container does not exist: 4b139df2; give 12 characters or the name: 4b139df20000, 4b139df2fd23"
+        );
+        assert!(said("4b13").ends_with(": 4b13-job-of-mine, 4b139df20000, 4b139df2fd23"));
+        for text in ["", "5", "4b139df2fd24", "4b139df2fd23x"] {
+            assert_eq!(said(text), format!("container does not exist: {text}"));
+        }
+        // Callers go on with deleted containers, and engines read the first words.
+        assert!(matches!(error("4b139df2"), RuntimeError::Unknown(_)));
     }
 
     #[test]
