@@ -335,8 +335,8 @@ fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
     let tool = subject.context.tool();
     match (advice, subject.is_over) {
         (Advice::Never(_), _) => None,
-        (Advice::Deliberate(_), _) => advice
-            .why_not()
+        (Advice::Deliberate(_) | Advice::Dotless, _) => advice
+            .why_not(rule)
             .map(|why| format!("no rule is suggested: {why}")),
         (Advice::Offer, true) => Some(allowing(&format!(
             "{} for {}, within the ceiling{}",

@@ -148,7 +148,7 @@ const FORM: &str = "no rule opens it: the reason says why";
 /// Why nothing is suggested. For a host the rule's advice says so, for others the hint of the denial.
 fn why_not(denied: &DenialGroup) -> Option<String> {
     let why = match (&denied.missing_rule, &denied.hint) {
-        (Some(rule), _) => return Advice::of(rule).why_not(),
+        (Some(rule), _) => return Advice::of(rule).why_not(rule),
         (None, Some(hint)) => hint,
         (None, None) if denied.wall == WallName::Network => FORM,
         (None, None) => WALLS,
@@ -520,7 +520,8 @@ mod tests {
         let left: Vec<&str> = left.map(|one| one.left_out_since.as_str()).collect();
         assert_eq!(left.len(), 3, "{left:?}");
         assert!(
-            left.iter().any(|why| why.contains("without a dot")),
+            left.iter()
+                .any(|why| why.contains("service:db:5432") && why.contains("internal:db:5432")),
             "{left:?}"
         );
         let text = seen.policy("standard", "run");

@@ -13,6 +13,8 @@ pub enum Advice {
     Offer,
     /// Only the reader can know whether the rule is meant. No text to paste; the reason instead.
     Deliberate(&'static str),
+    /// The same for a name without a dot: this rule is refused, and a rule of another kind may be meant.
+    Dotless,
     /// The rule would open a cloud's credentials, or nothing. It is not named; the reason instead.
     Never(&'static str),
 }
@@ -194,7 +196,10 @@ impl Advice {
             EgressRule::Request(rule) => (&rule.target, HostReach::Public),
         };
         match target {
-            RuleTarget::Name(name) => of_name(name, reach),
+            RuleTarget::Name(name) => match (of_name(name, reach), rule) {
+                (Self::Dotless, EgressRule::Request(_)) => Self::Deliberate(NO_DOT),
+                (advice, _) => advice,
+            },
             RuleTarget::Addresses(net, bits) if touches(*net, *bits) => Self::Never(METADATA),
             RuleTarget::Below(name) if is_above_metadata(name) => Self::Never(METADATA),
             RuleTarget::Addresses(..) | RuleTarget::Below(_) | RuleTarget::Any => {
@@ -203,10 +208,11 @@ impl Advice {
         }
     }
 
-    /// Why the rule is not offered, for a reader who may write rules.
-    pub fn why_not(self) -> Option<String> {
+    /// Why this rule is not offered, for a reader who may write rules.
+    pub fn why_not(self, rule: &str) -> Option<String> {
         match self {
             Self::Offer => None,
+            Self::Dotless => Some(dotless(rule)),
             Self::Deliberate(why) => Some(format!("{why}: write the rule yourself if you mean it")),
             Self::Never(why) => Some(why.to_owned()),
         }
@@ -216,6 +222,23 @@ impl Advice {
     pub fn may_be_named(self) -> bool {
         !matches!(self, Self::Never(_))
     }
+
+    /// Whether the rule can be written, and allows what it is missing for.
+    pub fn can_be_written(self) -> bool {
+        self.may_be_named() && self != Self::Dotless
+    }
+}
+
+/// The rules that can be meant by one for a name without a dot. A port is part of them.
+fn dotless(rule: &str) -> String {
+    let endpoint = match rule.contains(':') {
+        true => rule.to_owned(),
+        false => format!("{rule}:PORT"),
+    };
+    format!(
+        "a name without a dot is no public host: service:{endpoint} allows another container, internal:{endpoint} a host of the \
+         node's network"
+    )
 }
 
 fn of_name(name: &HostName, reach: HostReach) -> Advice {
@@ -235,7 +258,7 @@ fn of_name(name: &HostName, reach: HostReach) -> Advice {
     match last {
         // inet_aton(3) reads this as an address.
         Some(last) if is_number(last) => Advice::Never(METADATA),
-        None => Advice::Deliberate(NO_DOT),
+        None => Advice::Dotless,
         Some(last) if NEVER.contains(&last) => Advice::Deliberate(NOT_PUBLIC),
         Some(_) => Advice::Offer,
     }
@@ -394,9 +417,26 @@ mod tests {
             "host.containers.internal",
             "node:host.docker.internal:11434",
         ] {
-            let why = Advice::of(name).why_not().unwrap();
+            let why = Advice::of(name).why_not(name).unwrap();
             assert!(why.contains("node:HOST:PORT"), "{why}");
         }
+    }
+
+    /// A 403 had `db:6379` to paste, which is refused as a rule.
+    #[test]
+    fn for_a_name_without_a_dot_both_rules_that_can_be_meant_are_named() {
+        for (rule, endpoint) in [("db:6379", "db:6379"), ("db", "db:PORT")] {
+            let advice = Advice::of(rule);
+            assert!(advice.may_be_named() && !advice.can_be_written());
+            let why = advice.why_not(rule).unwrap();
+            for reach in ["service:", "internal:"] {
+                assert!(why.contains(&format!("{reach}{endpoint} ")), "{why}");
+                let pasted = format!("{reach}{}", endpoint.replace("PORT", "6379"));
+                assert!(Advice::of(&pasted).can_be_written(), "{pasted}");
+            }
+        }
+        assert!(Advice::of("a.test").can_be_written(), "the control");
+        assert!(!Advice::of("metadata").can_be_written());
     }
 
     #[test]
@@ -409,7 +449,8 @@ mod tests {
             "192.0.2.0/24",
             "*.test",
             "*",
-            "db:5432",
+            "GET http://db/x",
+            "internal:db:5432",
             "internal:db.corp.test:5432",
             "y.local:80",
             "host.docker.internal:80",

@@ -150,7 +150,7 @@ impl DeniedSummary {
             Some((rule, Advice::Offer)) if plain(rule, TextKind::Words) == rule => {
                 (reason, Some(rule))
             }
-            Some((_, advice)) => (advice.why_not().unwrap_or(reason), None),
+            Some((rule, advice)) => (advice.why_not(rule).unwrap_or(reason), None),
             None => (reason, None),
         };
         let denied = DeniedHost {
@@ -466,7 +466,7 @@ mod tests {
                 line("::1", Some(80), "it is closed", None),
                 of(d),
             ];
-            let db = Advice::of("db:5432").why_not().unwrap();
+            let db = Advice::of("db:5432").why_not("db:5432").unwrap();
             assert_eq!(
                 DeniedSummary::of(&log).lines(),
                 [

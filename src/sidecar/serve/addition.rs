@@ -22,7 +22,7 @@ impl MissingRule<'_> {
 
     /// How to add it; without a port if only the name was looked up.
     pub fn how_to_add(&self, port: Option<u16>) -> String {
-        if let Some(why) = Advice::of(self.rule).why_not() {
+        if let Some(why) = Advice::of(self.rule).why_not(self.rule) {
             return why;
         }
         let hint = match (self.fits_now, self.tool) {
@@ -48,8 +48,15 @@ impl MissingRule<'_> {
         let Self {
             rule, container, ..
         } = self;
-        if let Advice::Deliberate(why) | Advice::Never(why) = Advice::of(rule) {
-            return format!("ask the user who started it to decide on a rule: {why}");
+        match Advice::of(rule) {
+            Advice::Offer => {}
+            Advice::Deliberate(why) | Advice::Never(why) => {
+                return format!("ask the user who started it to decide on a rule: {why}");
+            }
+            advice @ Advice::Dotless => {
+                let why = advice.why_not(rule).unwrap_or_default();
+                return format!("ask the user who started it to decide on a rule: {why}");
+            }
         }
         let adds = self.named();
         match waits {

@@ -6,6 +6,7 @@ use super::refusal::Refusal;
 use super::stream::{FIRST_BYTES_WITHIN, read_some, write_all};
 use super::wall::Wall;
 use crate::egress::phrase::{RefusalExplanation, RefusalOrigin, phrase};
+use crate::policy::Advice;
 use crate::rules::Host;
 
 /// The parts of an answer to a refusal.
@@ -49,7 +50,8 @@ pub(super) fn words(wall: &Wall, host: &Host, port: u16, refusal: &Refusal) -> H
                 let waits = waits.then(|| crate::rules::endpoint(host, port));
                 let asks = wall.missing_rule(&rule).how_to_ask(waits.as_deref());
                 explanation.how_to_ask = Some(asks);
-                explanation.missing_rule = Some(rule);
+                let written = Some(rule).filter(|rule| Advice::of(rule).can_be_written());
+                explanation.missing_rule = written;
             }
             403
         }
