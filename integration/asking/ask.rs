@@ -87,6 +87,17 @@ fn what_is_not_listed_waits_until_a_person_decides() {
     );
     let refused = agentbox(&["approve", &strict.id(), "other.example.test:80"]).failed();
     assert!(refused.contains("has no approvals"), "{refused}");
+    // The cures work as they stand.
+    let paste = |said: &str| {
+        let words: Vec<&str> = said.split('`').nth(1).unwrap().split(' ').collect();
+        agentbox(&words[1..]).ok();
+        strict
+            .curl(true, &["-f", "http://other.example.test/pasted"])
+            .code
+    };
+    assert_eq!(paste(&refused), 0);
+    let refused = agentbox(&["deny", &strict.id(), "other.example.test:80"]).failed();
+    assert_ne!(paste(&refused), 0);
 
     agent.curl_later("http://other.example.test/waits", "/tmp/one");
     let waiting = agent.await_waiting(1).remove(0);

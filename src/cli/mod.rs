@@ -358,9 +358,9 @@ pub enum Verb {
     Key,
     /// List connections that wait for approval
     Approvals(Approvals),
-    /// Approve connections to a host, within the ceiling
+    /// Approve a host under network.on-unknown=ask, within the ceiling
     Approve(Approve),
-    /// Deny connections to a host, and close approved ones
+    /// Deny a host under network.on-unknown=ask, and close its connections
     Deny(Deny),
     /// Give a container more time, within the ceiling
     Extend(Extend),

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::cli::{Approvals, Approve, Deny, TableFormat};
 use crate::cmd::{out, until};
 use crate::egress::WaitingConnection;
+use crate::policy::typed_rule;
 use crate::render::identity::ContainerIdentity;
 use crate::rules::{ApprovalTerm, Host, HostReach, NetworkRule, RuleTarget, endpoint};
 use crate::runtime::network::approvals::{self, ApprovalResult};
@@ -136,11 +137,8 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
     let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {
         bail!(
-            "container {} has no approvals, since its network.on-unknown is not ask or its network.mode not allowlist: \
-             `agentbox update {} --network-{} HOST` changes its rules",
-            record.id,
-            record.id,
-            if approve.is_some() { "add" } else { "deny" }
+            "container {id} has no approvals, since its network.on-unknown is not ask or its network.mode not allowlist: {}",
+            without_ask(id, what, &of, approve.is_some())
         );
     }
     let ApprovalResult { host, port, closed } =
@@ -162,6 +160,22 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
         out::line(&format!("connections closed: {closed}"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What changes the rules of a container that asks nobody, to paste.
+fn without_ask(id: &str, what: &str, of: &AskDecisionTarget, approves: bool) -> String {
+    let rule = match of {
+        AskDecisionTarget::Waiting(_) => "HOST",
+        AskDecisionTarget::Host(_) | AskDecisionTarget::Endpoint(..) => what,
+    };
+    let (option, does) = match approves {
+        true => ("--network-add", "allows it"),
+        false => ("--network-deny", "denies it"),
+    };
+    format!(
+        "`agentbox update {} {option} {rule}` {does}",
+        typed_rule(id)
+    )
 }
 
 /// The number of a listed connection, or a name with its port in the grammar of rules. No name is a number.
@@ -186,6 +200,21 @@ fn meant(text: &str) -> Result<AskDecisionTarget> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `deny` is what one types to cut an agent off in a hurry.
+    #[test]
+    fn without_approvals_the_error_has_the_update_that_does_it() {
+        let cure = |what: &str, approves| without_ask("web", what, &meant(what).unwrap(), approves);
+        assert_eq!(
+            cure("a.test:22", false),
+            "`agentbox update web --network-deny a.test:22` denies it"
+        );
+        assert_eq!(
+            cure("a.test", true),
+            "`agentbox update web --network-add a.test` allows it"
+        );
+        assert!(cure("17", false).contains("--network-deny HOST`"));
+    }
 
     #[test]
     fn an_approval_is_for_one_name() {
