@@ -74,3 +74,49 @@ pub fn write_whole(path: &Path, content: &[u8]) -> Result<(), RuntimeError> {
         RuntimeError::io(step())(error)
     })
 }
+
+/// Writes the number of a process for the caller, as runc does: another file of that name, also a link, is replaced and never
+/// written to, and a reader finds no half a number.
+pub fn write_pid(path: &Path, pid: i32) -> Result<(), RuntimeError> {
+    let step = || format!("write {path:?}");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let mut options = File::options();
+    options.write(true).create_new(true).mode(0o644);
+    let mut file = options.open(&temporary).map_err(RuntimeError::io(step()))?;
+    let written = file.write_all(pid.to_string().as_bytes());
+    let written = written.and_then(|()| fs::rename(&temporary, path));
+    written.map_err(|error| {
+        if let Err(error) = fs::remove_file(&temporary) {
+            log::debug!("remove {temporary:?}: {error}");
+        }
+        RuntimeError::io(step())(error)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::TestDir;
+
+    /// It was written through a link, and appeared empty first.
+    #[test]
+    fn a_pid_file_replaces_what_has_its_name_and_is_never_written_through_a_link() {
+        let scratch = TestDir::new("pid-file");
+        let (path, other) = (scratch.0.join("pid"), scratch.0.join("other"));
+        fs::write(&other, "untouched").unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
+        for pid in [17, 4711] {
+            write_pid(&path, pid).unwrap();
+            assert!(path.symlink_metadata().unwrap().is_file());
+            assert_eq!(fs::read_to_string(&path).unwrap(), pid.to_string());
+        }
+        assert_eq!(fs::read_to_string(&other).unwrap(), "untouched");
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 2);
+        // One that cannot be replaced leaves nothing beside it.
+        let directory = scratch.0.join("directory");
+        fs::create_dir(&directory).unwrap();
+        assert!(write_pid(&directory, 17).is_err());
+        assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 3);
+    }
+}

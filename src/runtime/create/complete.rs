@@ -1,7 +1,5 @@
 //! The steps of `create` after the process exists, while it waits for `start`.
 
-use std::fs;
-
 use libcontainer::container::Container;
 use oci_spec::runtime::Spec;
 
@@ -18,6 +16,7 @@ use crate::devices::DeviceProgram;
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::exec::time;
+use crate::runtime::files::write_pid;
 use crate::runtime::input::descriptors::StandardStreams;
 use crate::runtime::input::node_files;
 use crate::runtime::launch::{RunRetention, StandardError, Streams};
@@ -219,8 +218,7 @@ impl Creation<'_> {
     /// know of the process.
     pub(super) fn announce(&self, init: ProcessId) -> Result<(), RuntimeError> {
         if let Some(path) = &self.args.pid_file {
-            fs::write(path, init.pid.to_string())
-                .map_err(RuntimeError::io(format!("write {path:?}")))?;
+            write_pid(path, init.pid)?;
         }
         match &self.args.pidfd_socket {
             Some(socket) => pidfd::send(socket, init.pid),

@@ -25,6 +25,7 @@ use crate::plan::CapabilitySets;
 use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::files::write_pid;
 use crate::runtime::filter;
 use crate::runtime::launch::{self, has_user_namespace};
 use crate::runtime::network::calls;
@@ -286,8 +287,7 @@ pub(super) fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
 
 fn tell(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     if let Some(path) = &args.pid_file {
-        std::fs::write(path, pid.to_string())
-            .map_err(RuntimeError::io(format!("write {path:?}")))?;
+        write_pid(path, pid)?;
     }
     match &args.pidfd_socket {
         Some(socket) => pidfd::send(socket, pid),
