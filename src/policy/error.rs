@@ -305,8 +305,8 @@ pub enum PolicyError {
 
     /// An annotation lists writable mounts under a policy that drops all mounts. Permission would not help.
     #[error(
-        "policy {policy} ({}) is exceeded by annotations: filesystem.write requests {writes} (annotation), and {mounts_by} \
-         drops all mounts (filesystem.mounts); name a policy that keeps mounts, or leave the annotation out",
+        "policy {policy} ({}) is exceeded by annotations: filesystem.write requests {writes} (annotation), \
+         and {mounts_by} drops all mounts: name another policy",
         OriginText(chosen_by)
     )]
     WriteDropped {

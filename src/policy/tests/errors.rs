@@ -322,7 +322,7 @@ fn about_limits() -> Vec<(Case, &'static str, &'static str)> {
                 .field("policy", "strict")
                 .field("filesystem.write", "+,/data"),
             "WriteDropped",
-            "policy strict (annotation) is exceeded by annotations: filesystem.write requests /data (annotation), and built-in policy strict drops all mounts (filesystem.mounts); name a policy that keeps mounts, or leave the annotation out",
+            "policy strict (annotation) is exceeded by annotations: filesystem.write requests /data (annotation), and built-in policy strict drops all mounts: name another policy",
         ),
         (
             podman().field("policy", "permissive"),

@@ -374,11 +374,7 @@ pub fn find(text: &str) -> Result<FoundRun, RuntimeError> {
         Err(RuntimeError::Unknown(_)) => {
             let at = chosen(text, &names, &runs)?;
             let at = at.and_then(|at| Some((runs.get(at)?, id_of(names.get(at)?)?, at + 1)));
-            let Some((run, id, older)) = at else {
-                let there = store::all()?;
-                let there = there.iter().map(|record| record.id.as_str());
-                return Err(find::unknown(text, there.chain(ids())));
-            };
+            let (run, id, older) = at.ok_or_else(|| find::unknown_run(text, ids()))?;
             Ok(FoundRun {
                 run: run.clone(),
                 earlier: ids().skip(older).filter(|older| *older == id).count(),

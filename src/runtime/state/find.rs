@@ -57,7 +57,7 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
 }
 
 /// The error for a text that names no container. With the ids that begin so, if it is too short to choose by.
-pub fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeError {
+fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeError {
     let is_beginning = |id: &&str| text.len() < SHOWN && !text.is_empty() && id.starts_with(text);
     // People choose the other ids, which may have the same beginning for longer.
     let short = |id: &'a str| match is_of_engine(id) {
@@ -73,6 +73,17 @@ pub fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeErr
             few(ids, 80)
         ),
     })
+}
+
+/// The same for a text that names no run either.
+pub fn unknown_run<'a>(text: &str, runs: impl Iterator<Item = &'a str>) -> RuntimeError {
+    let records = match store::all() {
+        Ok(records) => records,
+        Err(error) => return error,
+    };
+    let runs: Vec<&str> = runs.collect();
+    let there = records.iter().map(|record| record.id.as_str());
+    unknown(text, there.chain(runs))
 }
 
 /// Other containers that answer to this id as their name, or as their short id.
