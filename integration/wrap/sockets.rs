@@ -25,7 +25,11 @@ impl Directory {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!("/run/abx-db-{}-{count}", std::process::id()));
+        Self::at(format!("/run/abx-db-{}-{count}", std::process::id()))
+    }
+
+    fn at(path: String) -> Self {
+        let path = PathBuf::from(path);
         std::fs::create_dir(&path).unwrap();
         mode(&path, 0o755);
         Self(path)
@@ -190,6 +194,63 @@ fn n56_a_databases_socket_leads_to_its_server_and_none_beside_it_is_seen() {
     }
     assert_eq!(relays(&person), Vec::<String>::new());
     assert!(Path::new(&named).exists(), "the server's own socket stays");
+}
+
+/// NEWCOMER4, 2.1: a database's socket was absent in silence.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn n56_a_failed_run_names_the_socket_that_connect_accepts_and_no_other() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    // Before those of other tests: few are named.
+    let directory = Directory::at(format!("/run/a-abx-{}", std::process::id()));
+    let named = directory.path(NAME);
+    let server = Server::at(&named, "named:");
+    let said = format!("--connect {named}");
+    let is_said = |options: &[&str], script: &str, expected: bool| {
+        each(&person, options, script, |by, ended| {
+            let text = &ended.stderr;
+            assert_eq!(
+                text.contains(&said),
+                expected,
+                "{by} {options:?} {script}: {ended}"
+            );
+        });
+    };
+    let asks = script(&format!("ask {named}; exit 3"));
+    is_said(&[], &asks, true);
+    is_said(&["--allow", "a.test"], "exit 1", true);
+    // The pasted option ends it.
+    is_said(&["--connect", &named], &asks, false);
+    each(&person, &["--connect", &named], &asks, |by, ended| {
+        assert_eq!(ended.code, 3, "{by}: {ended}");
+        assert!(ended.stdout.starts_with("named:hello"), "{by}: {ended}");
+    });
+    // A run that did not fail, whose command was not found, or that has no network, and a quiet one.
+    for script in ["true", "exit 127", "kill -9 $$"] {
+        is_said(&[], script, false);
+    }
+    is_said(&["--quiet"], "exit 3", false);
+    is_said(&["--policy", "strict"], "exit 3", false);
+    // What --connect refuses is not named: nobody listens, a directory of all, another name, an engine.
+    drop(server);
+    is_said(&[], "exit 3", false);
+    let server = Server::at(&named, "named:");
+    is_said(&[], "exit 3", true);
+    mode(&directory.0, 0o1777);
+    is_said(&[], "exit 3", false);
+    mode(&directory.0, 0o755);
+    drop(server);
+    for comm in ["dockerd", "systemd"] {
+        let engine = Disguised::at(&named, comm);
+        is_said(&[], "exit 3", false);
+        drop(engine);
+        std::fs::remove_file(&named).unwrap();
+    }
+    // The control: another program at the same place.
+    let postgres = Disguised::at(&named, "postgres");
+    is_said(&[], "exit 3", true);
+    drop(postgres);
 }
 
 /// The relays that run with the user's id, whoever started them.

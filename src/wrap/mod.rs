@@ -19,6 +19,7 @@ mod layout;
 pub mod leftovers;
 mod list;
 mod machine_ports;
+mod machine_sockets;
 mod named;
 mod own_file;
 mod person;
@@ -125,6 +126,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let _kept = prepared.keep(wanted)?;
     let summary = summary::open(wanted)?;
     say_what_is_lacking(wanted);
+    let connected = prepared.sockets.is_some();
     let mut refused = DeniedSummary::default();
     let (mut ended, mut killed) = (None, 0);
     let status = foreground::run(
@@ -158,6 +160,10 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     machine_ports::tell(&refused.ports, &prepared.wrapped.published);
     let status = status?.unwrap_or(ChildExit::with(0));
     let without = prepared.without_network.as_ref();
+    // A denial explains a failure better.
+    if !wanted.quiet && !connected && without.is_none() && refused.is_empty() {
+        machine_sockets::tell(status.code, |socket| wanted.leads_to(socket))?;
+    }
     if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
         closing::without_network(who, &wanted.asked.answers);
     }

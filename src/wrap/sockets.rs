@@ -48,6 +48,19 @@ struct Listener {
 }
 
 impl WrapRequest {
+    /// Whether `--connect` would lead to a socket: with the same checks, and the server itself is asked.
+    pub fn leads_to(&self, socket: &ServiceSocket) -> Result<bool> {
+        let (person, written) = (&self.person, self.written());
+        let found = person.looking(|| found(socket.path(), person, &written))?;
+        let listener = found.ok().and_then(|found| {
+            let why = |error: &io::Error| log::debug!("ask who listens at {socket}: {error}");
+            listener(&found.socket, person).inspect_err(why).ok()
+        });
+        // An offer needs a known program: it names what nobody has asked for.
+        let program = listener.and_then(|listener| listener.program);
+        Ok(program.is_some_and(|program| closed_listener(&program).is_none()))
+    }
+
     /// Checks and opens the sockets of a policy, and shows the link by which clients find them; `None` if it has none.
     ///
     /// # Errors

@@ -177,6 +177,11 @@ impl DeniedSummary {
         denied.add_to(&mut self.refused);
     }
 
+    /// Whether nothing was denied, failed or refused.
+    pub fn is_empty(&self) -> bool {
+        self.ports.is_empty() && self.lines().is_empty()
+    }
+
     /// One line per denial, for a terminal. Empty if nothing was denied.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
