@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::connection::NetworkRule;
+use super::connection::{NetworkRule, RuleTarget};
 use super::expiry::is_word_of_end;
 use super::git::GitRule;
+use super::near_miss;
 use super::request::RequestRule;
 use crate::text::{ValueError, string_form, text_type};
 
@@ -108,7 +109,14 @@ impl FromStr for EgressRule {
             true => text.parse().map(Self::Request),
             false => text.parse().map(Self::Connection),
         }
+        .map_err(|error| near_miss::error(text, &is_for_host).unwrap_or(error))
     }
+}
+
+/// Whether a text is a rule for one host, or those below one: no error names a wider rule than was typed.
+fn is_for_host(text: &str) -> bool {
+    let rule = text.parse::<NetworkRule>();
+    rule.is_ok_and(|rule| rule.target != RuleTarget::Any)
 }
 
 string_form!(EgressRule);
@@ -150,7 +158,10 @@ impl FromStr for RuleItem {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text.strip_prefix('@') {
             _ if Self::has_end(text) => Err(ValueError::grammar(text, WITHOUT_END)),
-            Some(name) => name.parse().map(Self::Preset),
+            Some(name) => match near_miss::error(text, &is_for_host) {
+                Some(error) => Err(error),
+                None => name.parse().map(Self::Preset),
+            },
             None if GitRule::is_meant(text) => text.parse().map(Self::Git),
             None => text.parse().map(Self::Rule),
         }

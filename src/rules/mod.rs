@@ -24,6 +24,7 @@ pub mod git;
 mod host;
 mod item;
 mod limit;
+mod near_miss;
 mod opened;
 mod prefix;
 pub mod request;

@@ -386,7 +386,14 @@ fn an_error_names_the_key_the_bad_value_and_the_allowed_ones() {
         (
             "network.allow",
             "https://example.com",
-            "\"https://example.com\" is not a rule: HOST, *.DOMAIN or ADDRESS",
+            "\"https://example.com\" is not a rule for a host, which has no scheme and no path (for requests: METHOD https://HOST/PATH); \
+             did you mean example.com?",
+        ),
+        ("network.allow", "a.test/8", "did you mean a.test?"),
+        (
+            "network.allow",
+            "10.0.0.0/40",
+            "\"10.0.0.0/40\" is not a rule: HOST, *.DOMAIN or ADDRESS",
         ),
         ("network.allow", "a.test,,b.test", "\"\" is not a rule"),
         (

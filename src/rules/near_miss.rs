@@ -1,0 +1,154 @@
+//! PURE. What was probably meant by a text that is no rule: a pasted address, two hosts in one item, a port's name.
+//!
+//! Nothing here accepts anything: the text stays an error, which names the rule to type.
+
+use std::net::IpAddr;
+
+use crate::text::{ValueError, few};
+
+/// Ports that people call by their names.
+const PORTS: [(&str, &str); 3] = [("https", ""), ("http", ":80"), ("ssh", ":22")];
+
+/// The error of a text that is nearly a rule; `None` for another text. `is_rule` says whether a text is a rule for one host.
+pub fn error(text: &str, is_rule: &dyn Fn(&str) -> bool) -> Option<ValueError> {
+    let is_one = |rule: &String| is_rule(rule);
+    let near = |allowed: &str, suggestion: String| ValueError {
+        suggestion: Some(suggestion),
+        ..ValueError::grammar(text, allowed)
+    };
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.len() > 1 {
+        // `GET a.test` lacks an address, and is no list.
+        let is_method = words[0].bytes().all(|byte| byte.is_ascii_uppercase());
+        let are_rules = (words.iter()).all(|word| is_rule(word) || word.starts_with('@'));
+        let allowed = format!(
+            "one rule but {}: separate {} with commas (in a file: each in its own quotes)",
+            words.len(),
+            few(&words, 100)
+        );
+        return (are_rules && !is_method).then(|| ValueError::grammar(text, &allowed));
+    }
+    if let Some(host) = host_of_address(text).filter(is_one) {
+        return Some(near(
+            "a rule for a host, which has no scheme and no path (for requests: METHOD https://HOST/PATH)",
+            host,
+        ));
+    }
+    let (host, name) = text.rsplit_once(':')?;
+    let (_, port) = PORTS.into_iter().find(|(known, _)| *known == name)?;
+    let rule = Some(format!("{host}{port}")).filter(is_one)?;
+    Some(near("a rule for a host, whose port is a number", rule))
+}
+
+/// The host of a pasted address, as a rule. Of texts without a scheme, only one with a path is an address.
+fn host_of_address(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let (rest, usual) = match (
+        lower.strip_prefix("https://"),
+        lower.strip_prefix("http://"),
+    ) {
+        (Some(rest), _) => (rest, ""),
+        (None, Some(rest)) => (rest, ":80"),
+        // An address with a wrong number of bits is no name with a path.
+        (None, None) => {
+            let (host, _) = lower.split_once('/')?;
+            let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
+            ((!is_address).then_some(host)?, "")
+        }
+    };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let (host, port) = match host.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (host, None),
+    };
+    Some(match port {
+        Some("443") => host.to_owned(),
+        Some(port) => format!("{host}:{port}"),
+        None => format!("{host}{usual}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rules::{EgressRule, RuleItem};
+
+    #[test]
+    fn a_near_miss_is_refused_and_the_rule_is_named() {
+        for (text, meant) in [
+            ("https://files.example.test/", "files.example.test"),
+            ("HTTPS://Files.example.test", "files.example.test"),
+            ("https://a.test:443/x?y#z", "a.test"),
+            ("https://a.test:8443", "a.test:8443"),
+            ("http://a.test/x", "a.test:80"),
+            ("http://a.test:8080", "a.test:8080"),
+            ("https://[2001:db8::1]/", "[2001:db8::1]"),
+            ("http://[2001:db8::1]/", "[2001:db8::1]:80"),
+            ("https://*.a.test/", "*.a.test"),
+            ("a.test/", "a.test"),
+            ("a.test/v1/chat", "a.test"),
+            ("a.test:8443/v1", "a.test:8443"),
+            ("a.test:https", "a.test"),
+            ("a.test:http", "a.test:80"),
+            ("a.test:ssh", "a.test:22"),
+        ] {
+            for error in [
+                text.parse::<RuleItem>().unwrap_err(),
+                text.parse::<EgressRule>().unwrap_err(),
+            ] {
+                assert_eq!(error.suggestion.as_deref(), Some(meant), "{text}: {error}");
+            }
+            assert!(meant.parse::<RuleItem>().is_ok(), "{meant}");
+        }
+        for text in [
+            "a.test b.test",
+            "a.test  *.b.test:80 10.0.0.0/8",
+            "@github a.test",
+            "a.test @github",
+        ] {
+            let error = text.parse::<RuleItem>().unwrap_err().to_string();
+            let number = text.split_whitespace().count();
+            assert!(
+                error.contains(&format!("is not one rule but {number}: ")),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_wider_rule_and_no_other_text_is_suggested() {
+        for text in [
+            "https://*/",
+            "https://user@a.test/",
+            "https://user:word@a.test/",
+            "https://",
+            "https:///x",
+            "https://a.test:0/",
+            "https://https://a.test/",
+            "https://a.test:53/",
+            "ftp://a.test/",
+            "*/",
+            "*:https",
+            "/x",
+            "10.0.0.0/40",
+            "10.0.0.1/8",
+            "2001:db8::/200",
+            "[2001:db8::]/8",
+            "a.test:smtp",
+            ":https",
+            "a.test * b.test",
+            "GET a.test",
+            "a.test nowhere:0",
+        ] {
+            let error = text.parse::<RuleItem>().unwrap_err();
+            let said = error.to_string();
+            assert!(
+                error.suggestion.is_none() && !said.contains("one rule but"),
+                "{said}"
+            );
+        }
+        let long = "https://".repeat(8_000);
+        assert!(long.parse::<RuleItem>().is_err());
+        let long = "a.test ".repeat(8_000);
+        assert!(long.parse::<RuleItem>().unwrap_err().to_string().len() < 400);
+    }
+}
