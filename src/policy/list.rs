@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::rules::RuleItem;
 use crate::rules::request::{Method, RequestRule};
-use crate::text::ValueError;
+use crate::text::{ValueError, shown};
 
 /// The first item of a list that adds to the base's. No field has this as a value.
 const ADDS: &str = "+";
@@ -190,6 +190,10 @@ impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for WrittenListVisitor<T> {
         f.write_str("a list")
     }
 
+    fn visit_str<E: Error>(self, text: &str) -> Result<WrittenList<T>, E> {
+        Err(no_list(text))
+    }
+
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<WrittenList<T>, A::Error> {
         let mut list = WrittenList::from(BTreeSet::new());
         match seq.next_element_seed(FirstItem(PhantomData))? {
@@ -205,6 +209,44 @@ impl<'de, T: Deserialize<'de> + Ord> Visitor<'de> for WrittenListVisitor<T> {
             false => Ok(list),
         }
     }
+}
+
+/// A list of a settings file.
+///
+/// # Errors
+/// It is none, or an item is wrong.
+pub fn items_of_file<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    from.deserialize_any(ItemsVisitor(PhantomData))
+}
+
+struct ItemsVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ItemsVisitor<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+        Err(no_list(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(items)
+    }
+}
+
+/// The error for a text in place of a list, with the list of this one item.
+fn no_list<E: Error>(text: &str) -> E {
+    let text = shown(text);
+    E::custom(format!("{text} is not a list; did you mean [{text}]?"))
 }
 
 /// The first item, or `None` for [`ADDS`].
@@ -316,6 +358,24 @@ mod tests {
             error.message().contains("is not a system call's name"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_text_in_place_of_a_list_is_refused_with_the_list() {
+        #[derive(Debug, Deserialize)]
+        struct Settings {
+            #[serde(deserialize_with = "items_of_file")]
+            list: Vec<String>,
+        }
+        let said = "\"bpf\" is not a list; did you mean [\"bpf\"]?";
+        let error = toml::from_str::<File>("list = 'bpf'").map(|file| file.list);
+        assert_eq!(error.unwrap_err().message(), said);
+        let of = |text: &str| toml::from_str::<Settings>(text).map(|settings| settings.list);
+        let error = of("list = 'bpf'").unwrap_err();
+        assert_eq!(error.message(), said);
+        assert!(error.span().is_some());
+        assert!(of("list = 7").is_err());
+        assert_eq!(of("list = ['bpf']").unwrap(), ["bpf"]);
     }
 
     #[test]

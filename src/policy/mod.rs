@@ -84,7 +84,7 @@ pub use error::{OverLimit, PolicyError};
 pub use file::{misnamed as misnamed_policy, unreadable};
 pub use honey::{HoneyThen, HoneyValue};
 pub use inbound::InboundPort;
-pub use list::{items as annotation_list, list_text};
+pub use list::{items as annotation_list, items_of_file, list_text};
 pub use name::{PolicyChoice, PolicyName, UNCONFINED, VariableName};
 pub use network::MOST_PORTS;
 pub use node::{AnnotationLeave, NamespaceKind, NodeAllow, NodeConfig, NodeLog};

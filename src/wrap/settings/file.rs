@@ -11,7 +11,7 @@ use super::effects::{asks, kept_outside, unasked, unprotects};
 use crate::cli::{AGENTS, Walls};
 use crate::policy::{
     ConnectService, Field, FieldOption, NodeSecret, OnUnknown, ProtectedName, Publish, UserSecret,
-    list_text,
+    items_of_file, list_text,
 };
 use crate::text::shown;
 use crate::wrap::agents::NO_AGENT;
@@ -26,16 +26,22 @@ pub struct Settings {
     /// An agent's name, or `none`.
     #[serde(deserialize_with = "agent")]
     pub agent: Option<String>,
+    #[serde(deserialize_with = "items_of_file")]
     allow: Vec<String>,
+    #[serde(deserialize_with = "items_of_file")]
     deny: Vec<String>,
     ask: Option<bool>,
     set: BTreeMap<String, Value>,
     /// All paths are absolute once the file is parsed.
+    #[serde(deserialize_with = "items_of_file")]
     pub read: Vec<PathBuf>,
     /// Additional writable paths.
+    #[serde(deserialize_with = "items_of_file")]
     pub write: Vec<PathBuf>,
     /// Hidden paths.
+    #[serde(deserialize_with = "items_of_file")]
     pub hide: Vec<PathBuf>,
+    #[serde(deserialize_with = "items_of_file")]
     unprotect: Vec<ProtectedName>,
     /// Ports of the node that lead inside.
     #[serde(deserialize_with = "ports")]
@@ -44,8 +50,10 @@ pub struct Settings {
     #[serde(deserialize_with = "services")]
     connect: Vec<ConnectService>,
     /// Variables, `NAME` or `NAME=VALUE`.
+    #[serde(deserialize_with = "items_of_file")]
     pub env: Vec<String>,
     /// Files of variables.
+    #[serde(deserialize_with = "items_of_file")]
     pub env_file: Vec<PathBuf>,
     /// Which kind of walls.
     pub walls: Option<Walls>,
@@ -357,7 +365,7 @@ fn services<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<ConnectService>, D
 
 /// Each is a text, or a number for a port alone.
 fn texts<'de, D: Deserializer<'de>>(from: D, what: &str) -> Result<Vec<String>, D::Error> {
-    let all: Vec<Value> = Vec::deserialize(from)?;
+    let all: Vec<Value> = items_of_file(from)?;
     let texts = all.into_iter().map(|value| match value {
         Value::Text(text) => Ok(text),
         Value::Number(number) => Ok(number.to_string()),
@@ -490,7 +498,12 @@ mod tests {
     fn what_is_not_known_is_an_error_with_its_line() {
         for (text, word) in [
             ("\nallow-all = true", "line 2"),
-            ("allow = \"a.test\"", "line 1"),
+            (
+                "\nallow = \"a.test\"",
+                "line 2: \"a.test\" is not a list; did you mean [\"a.test\"]?",
+            ),
+            ("read = \"~/x\"", "did you mean [\"~/x\"]?"),
+            ("connect = \"5432\"", "did you mean [\"5432\"]?"),
             ("walls = \"none\"", "line 1"),
             ("[set]\nlimits.pidz = 1", "limits.pids"),
             ("[set]\nnetwork.limit = \"*\"", "--policy FILE"),
