@@ -1,11 +1,12 @@
 //! Names of files that the user's own tools run later.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::Deserialize;
 
 use crate::data::table;
-use crate::text::{ValueError, text_type};
+use crate::text::{ValueError, few, text_type};
 
 text_type! {
     /// A place as `policies/protected.toml` lists it: `.vscode`, `.git/hooks`; `*` for all of them.
@@ -55,7 +56,20 @@ impl FromStr for ProtectedName {
         let known = known();
         match value == ALL || known.iter().any(|name| name == value) {
             true => Ok(Self(value.to_owned())),
-            false => Err(ValueError::one_of(value, known.iter().map(String::as_str))),
+            false => Err(not_listed(value, &known)),
+        }
+    }
+}
+
+/// The error for another name: a directory of names is told which ones it holds.
+fn not_listed(value: &str, known: &[String]) -> ValueError {
+    let is_below = |name: &&String| Path::new(name).starts_with(value);
+    let below: Vec<&String> = known.iter().filter(is_below).collect();
+    match below.is_empty() || value.is_empty() {
+        true => ValueError::one_of(value, known.iter().map(String::as_str)),
+        false => {
+            let allowed = format!("on the list, which has {}: name each", few(below, 120));
+            ValueError::grammar(value, &allowed)
         }
     }
 }
@@ -91,6 +105,19 @@ mod tests {
             error.to_string().contains("did you mean .vscode?"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_directory_of_names_is_told_which_it_holds() {
+        let error = ProtectedName::typed(".github/").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "\".github\" is not on the list, which has .github/hooks, .github/agents, .github/workflows, .github/actions: name each"
+        );
+        for other in ["", ".git-hub", "github"] {
+            let error = ProtectedName::typed(other).unwrap_err().to_string();
+            assert!(error.contains("is not one of"), "{error}");
+        }
     }
 
     #[test]
