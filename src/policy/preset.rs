@@ -120,16 +120,12 @@ fn how_to_define(name: &PresetName, tool: Tool) -> String {
     let index = INDEXES
         .iter()
         .find(|(_, names)| names.contains(&name.as_str()));
-    match (index, tool) {
-        (Some((preset, _)), Tool::Wrap) => format!(
-            "`agentbox policy presets --detect --write` writes @{preset} for the node, as root; a user lists hosts: \
-             allow = [\"HOST\"] in ~/.config/agentbox/config.toml"
-        ),
-        (Some((preset, _)), Tool::Engine | Tool::Annotating | Tool::Pod) => format!(
+    match index {
+        Some((preset, _)) => format!(
             "`agentbox policy presets --detect --write` writes @{preset} for the node, as root; or list hosts: {}",
             tool.adds(Field::NetworkAllow, &["HOST"])
         ),
-        (None, _) => format!(
+        None => format!(
             "Define it in {name}.toml in the node's preset directory (/etc/agentbox/presets), as docs/policy.md shows"
         ),
     }
@@ -261,10 +257,7 @@ mod tests {
     fn an_undefined_index_preset_names_the_command_that_defines_it() {
         let files = BTreeMap::new();
         let lists = [
-            (
-                Tool::Wrap,
-                ": allow = [\"HOST\"] in ~/.config/agentbox/config.toml",
-            ),
+            (Tool::Wrap, ": --allow HOST"),
             (
                 Tool::Annotating,
                 ": --annotation dev.agentbox.network.allow=+,HOST",

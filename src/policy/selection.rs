@@ -38,12 +38,13 @@ pub struct Sources<'a> {
 impl<'a> Sources<'a> {
     /// Adds the requests of the user of `wrap`, if the container comes from there.
     pub fn asked_by_wrap(self, asked: &'a WrapOptions) -> Self {
-        let asker = match asked.is_empty() {
-            true => self.asker,
-            false => Asker::Operator,
+        let (asker, tool) = match asked.is_empty() {
+            true => (self.asker, self.tool),
+            false => (Asker::Operator, Tool::Wrap),
         };
         Self {
             asker,
+            tool,
             asked,
             ..self
         }
