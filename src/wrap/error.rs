@@ -128,8 +128,8 @@ pub enum WrapRefusal {
     Named(&'static str, PathBuf, String),
     /// The command is a link to a path that is not visible.
     #[error(
-        "the command {name:?} is {}, which is not mounted: add --read {}",
-        link(found, real),
+        "the command {}, which is not mounted: add --read {}",
+        link(name, found, real),
         real.parent().unwrap_or(real).display()
     )]
     Hidden {
@@ -271,11 +271,12 @@ pub fn status_of(error: &anyhow::Error) -> i32 {
     }
 }
 
-/// A program, and where its links lead if there are any.
-fn link(found: &Path, real: &Path) -> String {
+/// A command, its program if that has another path, and where its links lead if there are any.
+fn link(name: &str, found: &Path, real: &Path) -> String {
     match found == real {
-        true => format!("{real:?}"),
-        false => format!("{found:?}, a link to {real:?}"),
+        true if Path::new(name) == real => format!("is {name:?}"),
+        true => format!("{name:?} is {real:?}"),
+        false => format!("{name:?} is {found:?}, a link to {real:?}"),
     }
 }
 
@@ -283,6 +284,27 @@ fn link(found: &Path, real: &Path) -> String {
 mod tests {
     use super::*;
     use crate::runtime::FailureReport;
+
+    #[test]
+    fn a_command_that_is_not_visible_is_called_a_link_only_if_it_is_one() {
+        let said = |name: &str, found: &str, real: &str| {
+            let (name, found, real) = (name.to_owned(), found.into(), real.into());
+            WrapRefusal::Hidden { name, found, real }.to_string()
+        };
+        let rest = "which is not mounted: add --read /o";
+        for (name, found, begins) in [
+            ("/o/tool", "/o/tool", "is \"/o/tool\""),
+            ("tool", "/o/tool", "\"tool\" is \"/o/tool\""),
+            (
+                "tool",
+                "/usr/bin/tool",
+                "\"tool\" is \"/usr/bin/tool\", a link to \"/o/tool\"",
+            ),
+        ] {
+            let said = said(name, found, "/o/tool");
+            assert_eq!(said, format!("the command {begins}, {rest}"));
+        }
+    }
 
     #[test]
     fn a_program_that_cannot_be_executed_has_a_shells_status() {
