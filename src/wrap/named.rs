@@ -209,15 +209,30 @@ fn refuse_over(option: &'static str, path: &Path, over: Option<String>) -> Resul
     }
 }
 
-/// Files of /etc that `wrap` makes itself.
-const MADE: [&str; 4] = ["gitconfig", "hostname", "hosts", "resolv.conf"];
+/// Public files of /etc that are never shown, and why.
+const NOT_SHOWN: [(&str, &str); 4] = [
+    ("gitconfig", "wrap makes this file itself"),
+    (
+        "hostname",
+        "it has this machine's name, and wrap shows no such file",
+    ),
+    (
+        "hosts",
+        "it has hosts of this machine; wrap shows its own file there, --walls landlock none",
+    ),
+    (
+        "resolv.conf",
+        "it has name servers of this machine; wrap shows its own file there, --walls landlock none",
+    ),
+];
 /// Entries checked in a directory of /etc; the largest in Debian have some hundreds.
 const MOST_ENTRIES: usize = 4096;
 
 /// Why a part of /etc is not visible: root alone must be able to write it, and everyone must be able to read all of it.
 fn not_public(real: &Path) -> Option<String> {
-    if MADE.iter().any(|name| Path::new("/etc").join(name) == real) {
-        return Some("wrap makes this file itself, or shows none".to_owned());
+    let etc = Path::new("/etc");
+    if let Some((_, why)) = (NOT_SHOWN.iter()).find(|(name, _)| etc.join(name) == real) {
+        return Some((*why).to_owned());
     }
     let never = NeverList::builtin();
     let mut waiting = vec![real.to_owned()];
@@ -317,9 +332,20 @@ mod tests {
 
     #[test]
     fn files_that_wrap_makes_and_private_ones_of_etc_are_not_shown() {
-        for name in ["gitconfig", "hostname", "hosts", "resolv.conf"] {
+        for (name, part) in [
+            ("gitconfig", "makes this file itself"),
+            ("hostname", "it has this machine's name"),
+            ("hosts", "shows its own file there, --walls landlock none"),
+            (
+                "resolv.conf",
+                "shows its own file there, --walls landlock none",
+            ),
+        ] {
             let why = not_public(&Path::new("/etc").join(name)).unwrap();
-            assert!(why.contains("makes this file itself"), "{why}");
+            assert!(
+                why.contains(part) && !why.contains("or shows none"),
+                "{why}"
+            );
         }
         assert!(not_public(Path::new("/etc/nothing-is-here")).is_some());
     }
