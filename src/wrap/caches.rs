@@ -3,8 +3,12 @@
 
 use std::path::Path;
 
+use anyhow::Result;
+
 use super::layout::Layout;
 use super::list::Cache;
+use super::request::WrapRequest;
+use super::settings::places;
 use crate::plan::BindAccess;
 use crate::plan::wrapped::over_ceiling;
 use crate::policy::{MountRule, ResolvedPolicy};
@@ -19,6 +23,30 @@ pub enum Caches {
     Kept,
     /// None.
     Hidden,
+}
+
+/// Why no writes to caches are kept, with the directories to make if there are none.
+pub fn none_kept(wanted: &WrapRequest) -> Result<String> {
+    let (person, caches) = (&wanted.person, &wanted.list.caches);
+    let home = places::home(person).unwrap_or_default();
+    let is_there = |cache: &Cache| home.join(&cache.path).symlink_metadata().is_ok();
+    let is_any = person.looking(|| caches.iter().any(is_there))?;
+    Ok(none_kept_line(caches, is_any))
+}
+
+fn none_kept_line(caches: &[Cache], is_any: bool) -> String {
+    const WHAT: &str = "agentbox: nothing of caches is kept: the home has no cache";
+    if is_any {
+        return format!("{WHAT} that this policy shows (docs/wrap.md)");
+    }
+    let paths = caches
+        .iter()
+        .map(|cache| format!("~/{}", cache.path.display()));
+    let paths: Vec<String> = paths.collect();
+    format!(
+        "{WHAT} yet; make your package manager's directory with mkdir -p: {}",
+        paths.join(", ")
+    )
 }
 
 impl Layout {
@@ -57,5 +85,27 @@ impl Layout {
         };
         let path = home.join(below);
         self.real.of(&path).is_some_and(|real| real == path) && path.is_dir()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wrap::list::SystemList;
+
+    #[test]
+    fn a_home_without_caches_is_told_which_directories_to_make() {
+        let list = SystemList::builtin();
+        let none = none_kept_line(&list.caches, false);
+        for place in [
+            "mkdir -p",
+            "~/.npm/_cacache",
+            "~/.cache/pip",
+            "~/go/pkg/mod",
+        ] {
+            assert!(none.contains(place), "{none}");
+        }
+        assert!(none.len() < 400, "{none}");
+        assert!(!none_kept_line(&list.caches, true).contains("mkdir"));
     }
 }

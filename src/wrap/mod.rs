@@ -261,9 +261,7 @@ impl PreparedRun {
     fn keep(&mut self, wanted: &WrapRequest) -> Result<Option<WorkspaceStore>> {
         let Some(place) = self.wrapped.kept.take() else {
             if wanted.caches == Caches::Kept && !wanted.quiet {
-                crate::log::complain(
-                    "agentbox: nothing of caches is kept: the home has none that this policy shows (docs/wrap.md)",
-                );
+                crate::log::complain(&caches::none_kept(wanted)?);
             }
             return Ok(None);
         };
