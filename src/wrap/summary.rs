@@ -17,6 +17,7 @@ use crate::audit::{
     Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,
 };
 use crate::policy::{Advice, Field, SyscallProfile, Tool};
+use crate::rules::RULE_EXPIRED;
 use crate::sys::procfs;
 
 /// Lines at a terminal.
@@ -31,6 +32,8 @@ struct DeniedHost {
     reason: String,
     /// The rule that would allow it, if there is one.
     missing: Option<String>,
+    /// A rule allowed it, until its end.
+    is_expired: bool,
     count: u64,
 }
 
@@ -158,6 +161,7 @@ impl DeniedSummary {
             port,
             reason,
             missing: missing.map(str::to_owned),
+            is_expired: event.cause.as_deref() == Some(RULE_EXPIRED),
             count: event.times(),
         };
         denied.add_to(of_kind);
@@ -172,6 +176,7 @@ impl DeniedSummary {
             reason: "--ask could not ask: run it in a terminal; after quiet or many questions it asks no more"
                 .to_owned(),
             missing: None,
+            is_expired: false,
             count: event.times(),
         };
         denied.add_to(&mut self.refused);
@@ -273,6 +278,9 @@ impl DeniedHost {
     fn remedy(&self) -> String {
         let adds = |rule: &str| Tool::Wrap.adds(Field::NetworkAllow, &[rule]);
         match &self.missing {
+            Some(rule) if self.is_expired => {
+                format!("its rule has expired; {} allows it again", adds(rule))
+            }
             Some(rule) if self.port.is_none() => {
                 format!("{} allows it{}", adds(rule), Tool::Wrap.for_ssh(rule))
             }
@@ -384,6 +392,17 @@ mod tests {
     fn of(event: Event) -> LogLine {
         let line = Chain::default().render("x", &Context::default(), &event);
         serde_json::from_slice(&line).unwrap()
+    }
+
+    #[test]
+    fn an_expired_rule_is_said_to_have_expired() {
+        let mut late = line("a.test", Some(443), "x", Some("a.test"));
+        late.event.cause = Some(RULE_EXPIRED.into());
+        let summary = DeniedSummary::of(&[late]);
+        assert_eq!(
+            summary.lines(),
+            ["denied: a.test:443; its rule has expired; --allow a.test allows it again"]
+        );
     }
 
     #[test]
