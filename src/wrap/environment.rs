@@ -83,10 +83,19 @@ pub fn git_signing(wanted: &WrapRequest, keys: &BTreeSet<SshFingerprint>) -> Res
     };
     match person.looking(|| git_signing::handed_on(person, cwd, offers))? {
         Ok(text) => return Ok(text),
-        Err(line) if !quiet => crate::log::complain(&line),
+        Err(line) if !quiet && !is_of_openssh(&wanted.command[0]) => crate::log::complain(&line),
         Err(_) => {}
     }
     Ok(String::new())
+}
+
+/// Whether a command is one of OpenSSH's, which run no git.
+fn is_of_openssh(command: &str) -> bool {
+    const CLIENTS: [&str; 6] = ["ssh", "scp", "sftp", "ssh-add", "ssh-keygen", "ssh-keyscan"];
+    let name = Path::new(command)
+        .file_name()
+        .and_then(|name| name.to_str());
+    name.is_some_and(|name| CLIENTS.contains(&name))
 }
 
 /// Lines about variables that name a socket of the node which the sandbox lacks. To be called with the user's rights over files.

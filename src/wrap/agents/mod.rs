@@ -67,6 +67,8 @@ impl WrapRequest {
         let doubt = || self.doubt(global, &found);
         match choose(self.agent_requested.clone(), &names, doubt)? {
             AgentChoice::None => {}
+            // The runtime says that there is no such program.
+            AgentChoice::Doubt(..) if found.files.is_empty() => {}
             AgentChoice::Doubt(name, why) => self.notices.push(format!(
                 "agentbox: agent {name} is not chosen by the command's name ({why}): --agent {name} gives it its login and hosts, \
                  --agent none leaves this line out"

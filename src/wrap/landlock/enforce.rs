@@ -204,17 +204,17 @@ const NEW_LISTENER: u64 = 1 << 3;
 /// Why a listener is not possible.
 fn no_listener(error: std::io::Error) -> anyhow::Error {
     let error_is_busy = error.raw_os_error() == Some(libc::EBUSY);
-    let why = match error_is_busy {
+    let what = match error_is_busy {
         true => {
-            "another process listens to the system calls of this one already, as within `wrap --walls landlock`"
+            "another process listens to the system calls of this one already, as within `wrap --walls landlock`: run the command \
+             without `wrap`"
         }
         false => {
-            "the seccomp filter around this process forbids a listener, as inside `wrap` or a container of agentbox"
+            "this looks like a sandbox of agentbox already: run the command without `wrap` (`--walls landlock` needs a seccomp \
+             listener, which the filter here forbids)"
         }
     };
-    anyhow!(error).context(format!(
-        "`--walls landlock` needs a seccomp listener: {why}; run the command there without `wrap`"
-    ))
+    anyhow!(error).context(what)
 }
 
 fn enter(directory: &Path) -> Result<()> {
