@@ -66,7 +66,10 @@ impl Cli {
         // Build the overview only for help.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
-            _ => Err(with_own_tip(without_value_tip(error))),
+            _ => Err(with_host_tip(
+                with_own_tip(without_value_tip(error)),
+                arguments,
+            )),
         })?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
@@ -128,6 +131,24 @@ fn with_own_tip(mut error: clap::Error) -> clap::Error {
     if is_one {
         error.remove(ContextKind::SuggestedSubcommand);
         let tip = ContextValue::StyledStrs(vec![TIP.into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
+}
+
+/// A tip for a host that is typed after a policy: `policy check standard a.test`.
+fn with_host_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let is_check = arguments.windows(2).any(|two| two == ["policy", "check"]);
+    let host = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word))
+            if is_check && error.kind() == ErrorKind::UnknownArgument =>
+        {
+            word.clone()
+        }
+        _ => return error,
+    };
+    if !host.starts_with('-') {
+        let tip = ContextValue::StyledStrs(vec![format!("for a host, use --host {host}").into()]);
         error.insert(ContextKind::Suggested, tip);
     }
     error
@@ -232,15 +253,16 @@ pub struct GlobalOptions {
 pub const OWN_FAILURE: u8 = 125;
 
 /// The exit status of a command line that cannot be parsed: 1, as with runc. For `policy`, `verify` and `doctor` it is
-/// 2: their status 1 means "denied", "not held" and "does not work". For `wrap`, whose status is its command's, it is
-/// 125.
+/// 2: their status 1 means "denied", "not held" and "does not work". For `receipt verify` it is 2, since 1 is a wrong
+/// signature. For `wrap`, whose status is its command's, it is 125.
 pub fn misuse(arguments: impl Iterator<Item = std::ffi::OsString>) -> u8 {
     let understood = Cli::command()
         .ignore_errors(true)
         .try_get_matches_from(arguments);
-    match understood.as_ref().map(clap::ArgMatches::subcommand_name) {
-        Ok(Some("policy" | "verify" | "doctor")) => 2,
-        Ok(Some("wrap")) => OWN_FAILURE,
+    match understood.as_ref().map(clap::ArgMatches::subcommand) {
+        Ok(Some(("policy" | "verify" | "doctor", _))) => 2,
+        Ok(Some(("receipt", receipt))) if receipt.subcommand_name() == Some("verify") => 2,
+        Ok(Some(("wrap", _))) => OWN_FAILURE,
         Ok(_) | Err(_) => 1,
     }
 }
@@ -447,6 +469,7 @@ mod tests {
             "agentbox --root policy policy show",
             "agentbox verify --nope",
             "agentbox doctor --nope",
+            "agentbox receipt verify r.json",
         ] {
             assert_eq!(status(line), 2, "{line}");
         }
@@ -457,8 +480,22 @@ mod tests {
             "agentbox --root policy list --nope",
             "agentbox --nope policy",
             "agentbox polic",
+            "agentbox receipt --nope",
         ] {
             assert_eq!(status(line), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_host_after_a_policy_gets_the_tip_to_write_host() {
+        let said = |line: &str| Cli::read_from(&words(line)).unwrap_err().to_string();
+        let tip = "for a host, use --host a.test";
+        assert!(said("agentbox policy check standard a.test").contains(tip));
+        for other in [
+            "agentbox policy check standard --nope",
+            "agentbox policy show standard a.test",
+        ] {
+            assert!(!said(other).contains("for a host"), "{other}");
         }
     }
 

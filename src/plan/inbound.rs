@@ -41,8 +41,7 @@ impl NetworkPlan {
             let each = ports.iter().map(|port| format!("--publish {port}"));
             let each = each.collect::<Vec<_>>().join(" ");
             format!(
-                "it has the host's network, and the ports would be the host's own at every address; `wrap` opens ports at its start \
-                 alone, by {each}"
+                "its ports would be the host's own, open at every address; a running `wrap` opens no more ports: start it with {each}"
             )
         } else if self.refusing && self.dials_nothing() {
             "under network.mode=local its sidecar was started without the right to connect, since no published port was known \

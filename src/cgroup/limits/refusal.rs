@@ -39,6 +39,16 @@ pub enum LimitRefusal {
     /// The limit of memory and swap together is below that of memory.
     #[error("memory+swap limit should be >= memory limit")]
     SwapBelowMemory,
+    /// A new limit of memory above the present one of memory and swap.
+    #[error(
+        "unable to set memory limit to {limit}: memory and swap together are limited to {both}; set both (--memory, --memory-swap)"
+    )]
+    MemoryAboveBoth {
+        /// In bytes.
+        limit: i64,
+        /// In bytes.
+        both: i64,
+    },
     /// The limit of swap alone needs a limit of memory.
     #[error("unable to set swap limit without memory limit")]
     SwapWithoutMemory,

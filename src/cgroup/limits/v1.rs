@@ -70,6 +70,9 @@ fn set_memory(
         // Unlimited memory needs unlimited memory and swap.
         swap = Some(-1);
     }
+    if let (Some(limit), None) = (limit, swap) {
+        check_both(&group, limit)?;
+    }
     set_limits(&group, limit, swap)?;
     if let Some(reservation) = asked(memory.reservation()) {
         group.write("memory.soft_limit_in_bytes", reservation)?;
@@ -84,6 +87,20 @@ fn set_memory(
         Some(value @ 0..=100) => group.write("memory.swappiness", value),
         Some(value) => Err(LimitRefusal::Swappiness(value).into()),
         None => Ok(()),
+    }
+}
+
+/// Refuses a limit that the kernel would refuse with a bare EINVAL: one above that of memory and swap, in pages.
+fn check_both(group: &Group, limit: i64) -> Result<(), CgroupError> {
+    const PAGE: i64 = 4096;
+    if !group.has(WITH_SWAP) {
+        return Ok(());
+    }
+    // Without a limit the kernel shows the largest number of pages.
+    let both: i64 = group.read(WITH_SWAP)?.parse().unwrap_or(i64::MAX);
+    match limit / PAGE > both / PAGE {
+        true => Err(LimitRefusal::MemoryAboveBoth { limit, both }.into()),
+        false => Ok(()),
     }
 }
 
@@ -238,6 +255,27 @@ mod tests {
         };
         set_memory(|| Ok(Group::new(&group.dir)), &memory).unwrap();
         assert!(group.read(WITH_SWAP).unwrap().starts_with("-1"));
+        fs::remove_dir_all(&group.dir).unwrap();
+    }
+
+    #[test]
+    fn memory_above_the_limit_with_swap_is_refused_with_both_limits() {
+        let group = group("v1-both", &[(LIMIT, "33554432"), (WITH_SWAP, "41943040")]);
+        let set = |limit, swap| {
+            let mut memory = LinuxMemory::default();
+            memory.set_limit(Some(limit));
+            memory.set_swap(swap);
+            set_memory(|| Ok(Group::new(&group.dir)), &memory)
+        };
+        let error = set(1 << 30, None).unwrap_err().to_string();
+        assert!(
+            error.contains("limited to 41943040; set both (--memory, --memory-swap)"),
+            "{error}"
+        );
+        assert!(group.read(LIMIT).unwrap().starts_with("33554432"));
+        // The kernel counts pages.
+        set(41_943_040 + 4095, None).unwrap();
+        set(1 << 30, Some(2 << 30)).unwrap();
         fs::remove_dir_all(&group.dir).unwrap();
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::super::out;
 use super::verdict::{CaseAnswer, JsonVerdict, ending, without_end};
@@ -13,8 +13,8 @@ use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
-    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, list_text,
-    resolve, typed_rule,
+    Advice, Field, NetworkMode, Origin, POLICY_KEY, PolicyError, PolicyName, Selection,
+    annotation_key, list_text, resolve, typed_rule,
 };
 use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
@@ -24,7 +24,7 @@ use crate::runtime::network::control;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::state::{find, identity};
-use crate::text::shown;
+use crate::text::{DidYouMean, shown};
 
 /// The exit status of a denial.
 const DENIED: u8 = 1;
@@ -129,7 +129,7 @@ fn of_policy(
     named.insert(POLICY_KEY.to_owned(), name.clone());
     let by_annotation = of_case(&files, question, named, global.policy.as_deref());
     if global.policy.is_some() {
-        return Ok(by_annotation?.into());
+        return Ok(by_annotation.map_err(without_annotation)?.into());
     }
     // An annotation may choose the policy, or the engine's configuration may require it. Then it is also a ceiling.
     let required = of_case(&files, question, typed, Some(name));
@@ -156,7 +156,23 @@ fn of_policy(
             Ok(required.into())
         }
         (Err(_), Ok(required)) => Ok(required.into()),
-        (Err(error), Err(_)) => Err(error),
+        (Err(error), Err(_)) => Err(without_annotation(error)),
+    }
+}
+
+/// The argument is read as an annotation, which the caller has not typed.
+fn without_annotation(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(PolicyError::NoSuchPolicy {
+            name,
+            asked_by: Origin::Annotation(key),
+            suggestion,
+            known,
+        }) if key == POLICY_KEY => {
+            let meant = DidYouMean(suggestion.as_ref().map(PolicyName::as_str));
+            anyhow!("there is no policy {name}{meant}; known: {known}")
+        }
+        _ => error,
     }
 }
 

@@ -25,6 +25,9 @@ pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     }
     let home = std::env::var_os("HOME").context("HOME is not set: set it to the user's home")?;
     let home = own_home::resolve(Path::new(&home))?;
+    crate::log::complain(
+        "agentbox: asking pip, npm, cargo, go and apt for their hosts; without a network each may take a minute",
+    );
     let all = indexes::detect(&home).context("create a directory in HOME for the query")?;
     if all.is_empty() {
         bail!("none of pip, npm, cargo, go and apt-get is on this node");
