@@ -11,8 +11,8 @@ use super::events::duration;
 use super::out::{self, Reader, TableFit};
 use crate::audit::report::{self, RunHeader};
 use crate::audit::{
-    Event, EventDetail, LifeState, LogLine, LoggedCommand, PlainText, Verdict, markdown, ocsf,
-    schema, words,
+    Event, EventDetail, LifeState, LogLine, LoggedCommand, PlainText, Verdict, WallName, markdown,
+    ocsf, schema, words,
 };
 use crate::cli::{Audit, AuditFormat};
 use crate::runtime::runs::read::{self, FoundRun, Logs};
@@ -356,6 +356,11 @@ impl LineFilter {
 
     fn keeps(&self, line: &LogLine) -> bool {
         let wall = self.wall.as_deref();
+        // The end of a run was allowed by no rule, unlike that of a connection.
+        let is_life = line.event.wall == WallName::Life && line.event.verdict == Verdict::Ended;
+        if is_life && !self.verdicts.is_empty() {
+            return false;
+        }
         wall.is_none_or(|wall| wall == line.event.wall.as_str())
             && (self.verdicts.is_empty() || self.verdicts.contains(&line.event.verdict))
             && self
@@ -397,7 +402,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::audit::{Chain, ConnectionKind, Context, Log, NODE, WallName};
+    use crate::audit::{Chain, ConnectionKind, Context, Log, NODE};
     use crate::cli::{Cli, Verb};
 
     /// The filter of `agentbox audit` with these options.
@@ -444,5 +449,28 @@ mod tests {
             assert!(!lists(&logs, options), "{options:?}");
         }
         assert!(lists(&Logs::default(), &[]));
+    }
+
+    #[test]
+    fn a_run_that_ended_and_was_allowed_nothing_is_not_listed_among_allowed_ones() {
+        let ended = |wall, what| {
+            let event = Event::new(wall, Verdict::Ended, what);
+            let line =
+                Chain::default().render("2026-01-02T03:04:05.678Z", &Context::default(), &event);
+            Logs {
+                logs: vec![Log::parse(NODE, &line)],
+                ..Logs::default()
+            }
+        };
+        let lists = |logs: &Logs, options: &[&str]| {
+            let filter = filter(options);
+            filter.lists(&filter.among(logs))
+        };
+        let life = ended(WallName::Life, EventDetail::life(LifeState::Ended));
+        assert!(!lists(&life, &["--allowed"]));
+        assert!(lists(&life, &[]) && lists(&life, &["--wall", "life"]));
+        // The control: a connection that ended was allowed.
+        let what = EventDetail::attempt(ConnectionKind::Http, "a.test", Some(443));
+        assert!(lists(&ended(WallName::Network, what), &["--allowed"]));
     }
 }
