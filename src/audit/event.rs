@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::plain::PlainText;
 use super::what::EventDetail;
 use crate::policy::Tool;
+use crate::rules::RULE_EXPIRED;
 
 /// Whose events these are. Made once, by the runtime, and handed to each writer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -204,6 +205,11 @@ impl Event {
     /// Whether `verify` caused it, and not the workload.
     pub fn is_verifys(&self) -> bool {
         self.by == Some(Actor::Verify)
+    }
+
+    /// Whether a rule allowed it until the rule's end.
+    pub fn is_expired(&self) -> bool {
+        self.cause.as_deref() == Some(RULE_EXPIRED)
     }
 
     /// The number of events that a line stands for.

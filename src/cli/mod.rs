@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
@@ -17,6 +17,7 @@ mod container;
 mod help;
 mod own;
 mod setup;
+mod tips;
 mod update;
 mod wrap;
 
@@ -66,10 +67,7 @@ impl Cli {
         // Build the overview only for help.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
-            _ => Err(with_host_tip(
-                with_own_tip(without_value_tip(error)),
-                arguments,
-            )),
+            _ => Err(tips::add(error, arguments)),
         })?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
@@ -100,58 +98,6 @@ impl Cli {
         };
         Some(Self { global, verb })
     }
-}
-
-/// Drops clap's tip to write an unknown option as `-- --option`: here a value never starts with `-`, and in `wrap` and
-/// `exec` the command would be of that name.
-fn without_value_tip(mut error: clap::Error) -> clap::Error {
-    let tip = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(argument)) => format!("-- {argument}"),
-        _ => return error,
-    };
-    if let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested) {
-        let mut tips = tips.clone();
-        tips.retain(|text| !text.to_string().contains(&tip));
-        let rest = match tips.is_empty() {
-            true => ContextValue::None,
-            false => ContextValue::StyledStrs(tips),
-        };
-        error.insert(ContextKind::Suggested, rest);
-    }
-    error
-}
-
-/// A tip for verbs that other programs have, where clap would name one that has a similar name.
-fn with_own_tip(mut error: clap::Error) -> clap::Error {
-    const TIP: &str = "the package installs man pages and completions; in a clone, `cargo run --example reference -- DIR` writes them";
-    let is_one = matches!(
-        error.get(ContextKind::InvalidSubcommand),
-        Some(ContextValue::String(verb)) if ["completion", "completions", "man"].contains(&verb.as_str())
-    );
-    if is_one {
-        error.remove(ContextKind::SuggestedSubcommand);
-        let tip = ContextValue::StyledStrs(vec![TIP.into()]);
-        error.insert(ContextKind::Suggested, tip);
-    }
-    error
-}
-
-/// A tip for a host that is typed after a policy: `policy check standard a.test`.
-fn with_host_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    let is_check = arguments.windows(2).any(|two| two == ["policy", "check"]);
-    let host = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(word))
-            if is_check && error.kind() == ErrorKind::UnknownArgument =>
-        {
-            word.clone()
-        }
-        _ => return error,
-    };
-    if !host.starts_with('-') {
-        let tip = ContextValue::StyledStrs(vec![format!("for a host, use --host {host}").into()]);
-        error.insert(ContextKind::Suggested, tip);
-    }
-    error
 }
 
 fn is_given(matches: &ArgMatches, name: &str) -> bool {

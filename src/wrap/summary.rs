@@ -17,7 +17,6 @@ use crate::audit::{
     Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,
 };
 use crate::policy::{Advice, Field, SyscallProfile, Tool};
-use crate::rules::RULE_EXPIRED;
 use crate::sys::procfs;
 
 /// Lines at a terminal.
@@ -161,7 +160,7 @@ impl DeniedSummary {
             port,
             reason,
             missing: missing.map(str::to_owned),
-            is_expired: event.cause.as_deref() == Some(RULE_EXPIRED),
+            is_expired: event.is_expired(),
             count: event.times(),
         };
         denied.add_to(of_kind);
@@ -368,7 +367,7 @@ fn empty(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use crate::audit::{Chain, ConnectionKind, Context, Event};
-    use crate::rules::Denial;
+    use crate::rules::{Denial, RULE_EXPIRED};
 
     /// The reason of a network in which no host is listed, and of one in which others are.
     fn reasons() -> [String; 2] {

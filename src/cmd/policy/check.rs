@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 
 use super::super::out;
-use super::verdict::{CaseAnswer, JsonVerdict, ending, without_end};
+use super::verdict::{CaseAnswer, JsonVerdict, ending, without_annotation, without_end};
 use crate::cli::{GlobalOptions, PolicyCheck};
 use crate::egress::request;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::log;
 use crate::plan::NetworkPlan;
 use crate::policy::{
-    Advice, Field, NetworkMode, Origin, POLICY_KEY, PolicyError, PolicyName, Selection,
-    annotation_key, list_text, resolve, typed_rule,
+    Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, list_text,
+    resolve, typed_rule,
 };
 use crate::rules::request::{FullRequest, RequestDecision, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
@@ -24,7 +24,7 @@ use crate::runtime::network::control;
 use crate::runtime::state::record::ProcessId;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::state::{find, identity};
-use crate::text::{DidYouMean, shown};
+use crate::text::shown;
 
 /// The exit status of a denial.
 const DENIED: u8 = 1;
@@ -157,22 +157,6 @@ fn of_policy(
         }
         (Err(_), Ok(required)) => Ok(required.into()),
         (Err(error), Err(_)) => Err(without_annotation(error)),
-    }
-}
-
-/// The argument is read as an annotation, which the caller has not typed.
-fn without_annotation(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref() {
-        Some(PolicyError::NoSuchPolicy {
-            name,
-            asked_by: Origin::Annotation(key),
-            suggestion,
-            known,
-        }) if key == POLICY_KEY => {
-            let meant = DidYouMean(suggestion.as_ref().map(PolicyName::as_str));
-            anyhow!("there is no policy {name}{meant}; known: {known}")
-        }
-        _ => error,
     }
 }
 

@@ -1,10 +1,13 @@
 //! The answer of `policy check`, and its JSON form.
 
+use anyhow::anyhow;
 use serde::Serialize;
 
 use crate::plan::NetworkPlan;
+use crate::policy::{Origin, POLICY_KEY, PolicyError, PolicyName};
 use crate::rules::{EgressRule, Expiry};
 use crate::runtime::clock;
+use crate::text::DidYouMean;
 
 /// The answer as JSON.
 #[derive(Debug, Serialize)]
@@ -63,5 +66,44 @@ pub fn without_end(network: &NetworkPlan, missing: &EgressRule) -> &'static str 
     match network.rules.has_expired(missing) {
         true => " (without an end: its rule has expired)",
         false => "",
+    }
+}
+
+/// The error without the annotation as which the policy's argument is read: the caller has not typed one.
+pub fn without_annotation(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref() {
+        Some(PolicyError::NoSuchPolicy {
+            name,
+            asked_by: Origin::Annotation(key),
+            suggestion,
+            known,
+        }) if key == POLICY_KEY => {
+            let meant = DidYouMean(suggestion.as_ref().map(PolicyName::as_str));
+            anyhow!("there is no policy {name}{meant}; known: {known}")
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_that_does_not_exist_is_no_annotations_fault() {
+        let error = |key: &str| {
+            let error = PolicyError::NoSuchPolicy {
+                name: "standrd".parse().unwrap(),
+                asked_by: Origin::Annotation(key.to_owned()),
+                suggestion: Some("standard".parse().unwrap()),
+                known: "strict, standard".to_owned(),
+            };
+            without_annotation(error.into()).to_string()
+        };
+        assert_eq!(
+            error(POLICY_KEY),
+            "there is no policy standrd; did you mean standard?; known: strict, standard"
+        );
+        assert!(error("dev.agentbox.other").starts_with("annotation"));
     }
 }
