@@ -78,7 +78,7 @@ pub(super) fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
     if rustix::termios::isatty(rustix::stdio::stderr()) {
         crate::log::complain(&format!(
             "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \
-             are closed, other processes are seen, no limits hold; `agentbox explain --walls landlock` has the whole list",
+             are closed, localhost is 127.0.0.1 alone, other processes are seen, no limits hold; `agentbox explain --walls landlock` has the whole list",
             decided.resolved.name
         ));
     }
