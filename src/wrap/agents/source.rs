@@ -219,13 +219,22 @@ impl SettingsTree<'_> {
             return self.skip(path, "it is too deep");
         }
         let entries = Dir::read_from(directory);
-        for entry in entries.into_iter().flatten().flatten().take(MOST_FILES) {
+        let mut left = MOST_FILES;
+        for entry in entries.into_iter().flatten().flatten() {
             let name = Path::new(std::ffi::OsStr::new(
                 entry.file_name().to_str().unwrap_or(".."),
             ));
-            if ![Path::new("."), Path::new("..")].contains(&name) {
-                self.add(directory.as_fd(), path.join(name), depth + 1);
+            if [Path::new("."), Path::new("..")].contains(&name) {
+                continue;
             }
+            if left == 0 {
+                let path = self.top.join(path);
+                return self.skipped.push(format!(
+                    "{path:?} is copied in part: it has more than {MOST_FILES} entries"
+                ));
+            }
+            left -= 1;
+            self.add(directory.as_fd(), path.join(name), depth + 1);
         }
     }
 
@@ -444,6 +453,20 @@ mod tests {
         assert_eq!(skipped.len(), 2, "{skipped:?}");
         let too_much = |why: &String| why.ends_with("is not copied: there is too much");
         assert!(skipped.iter().all(too_much), "{skipped:?}");
+        // One directory with as many entries is whole, and with one more the user is told.
+        for at in 0..MOST_FILES {
+            let path = base.join("wide").join(at.to_string());
+            fs::create_dir_all(&path).unwrap();
+        }
+        skipped.clear();
+        source.settings(Path::new("wide"), &mut skipped);
+        assert!(skipped.is_empty(), "{skipped:?}");
+        fs::write(base.join("wide/more"), "").unwrap();
+        source.settings(Path::new("wide"), &mut skipped);
+        assert!(
+            matches!(&skipped[..], [one] if one.ends_with("is copied in part: it has more than 1024 entries")),
+            "{skipped:?}"
+        );
         fs::remove_dir_all(base).unwrap();
     }
 
