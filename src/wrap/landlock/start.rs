@@ -9,6 +9,7 @@ use super::enforce::{self, LandlockCommand, LandlockSetup};
 use crate::enforce::EnforceError;
 use crate::runtime::{FailureKind, FailureReport, RuntimeError};
 use crate::sys::{process, socket};
+use crate::text::{LINE, bounded};
 
 /// Makes the command's process. Returns its process id and the filter's listener.
 pub fn start(
@@ -35,19 +36,25 @@ pub fn start(
     }
 }
 
-/// What the command's process sends when it could not execute the command: a letter for [`handshake`], and the error.
+/// Most bytes of a message.
+const MESSAGE: usize = 4096;
+
+/// What the command's process sends when it could not execute the command: a letter for [`handshake`], and the error, which
+/// fits into a message however long the command's name is.
 fn report(error: &anyhow::Error) -> Vec<u8> {
     let failed = match error.downcast_ref::<EnforceError>() {
         Some(EnforceError::Program { why, .. }) if why.is_absence() => b'N',
         Some(EnforceError::Program { .. }) => b'P',
         _ => b'S',
     };
-    [&[failed][..], format!("{error:#}").as_bytes()].concat()
+    const { assert!(4 * LINE < MESSAGE) };
+    let text = bounded(&format!("{error:#}"), LINE);
+    [&[failed][..], text.as_bytes()].concat()
 }
 
 /// Receives the listener, then waits for the end of the socket, which execve(2) closes.
 fn handshake(socket: &OwnedFd) -> Result<OwnedFd> {
-    let mut text = [0; 4096];
+    let mut text = [0; MESSAGE];
     let mut listener = None;
     loop {
         let received =
@@ -152,6 +159,20 @@ mod tests {
                 RuntimeError::Init(report) => assert_eq!((report.failed, report.text), found),
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn a_command_with_a_long_name_is_missing_like_any_other() {
+        for letter in ["x", "\u{20ac}"] {
+            let name = letter.repeat(100_000);
+            let why = ExecveError::NotOnPath;
+            let error = EnforceError::Program { name, why };
+            let heard = heard(&[&report(&error.into())]).unwrap_err();
+            let (kind, text) = kind_of(&heard);
+            assert_eq!(kind, FailureKind::NoProgram);
+            assert!(text.contains(letter) && text.len() < MESSAGE);
+            assert_eq!(status_of(&heard), 127);
         }
     }
 
