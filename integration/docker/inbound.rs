@@ -220,7 +220,7 @@ fn update_opens_no_port_beyond_the_ceiling_or_of_the_node() {
         &[runtime(), "--annotation", ALLOW, "--network=host"],
         SERVERS,
     );
-    refused(&hosts, "8080", "the host's network");
+    refused(&hosts, "8080", "would be the host's own");
     let none = start(
         &docker,
         &["--runtime=agentbox-strict", "-p18582:8080"],

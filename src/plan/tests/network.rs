@@ -129,7 +129,7 @@ fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
     let wrapped = under("standard").set("/linux", "namespaces", without_network());
     let error = open(&wrapped.plan(), &[3000]).unwrap_err().to_string();
     assert!(
-        error.contains("at its start alone, by --publish 3000"),
+        error.contains("opens no more ports: start it with --publish 3000"),
         "{error}"
     );
     // Under `local` it cannot connect, unless a port may be opened later.
