@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER_PERMISSIVE;
 use thiserror::Error;
 
 /// How many characters of a value an error shows.
@@ -283,6 +284,26 @@ pub(crate) fn is_treacherous(c: char) -> bool {
                 | '\u{fff9}'..='\u{fffb}'
                 | '\u{e0000}'..='\u{e007f}'
         )
+}
+
+/// Decodes percent-encoding. Invalid escapes stay unchanged.
+pub fn percent_decoded(text: impl AsRef<[u8]>) -> Vec<u8> {
+    let bytes = text.as_ref();
+    let (mut all, mut at) = (Vec::new(), 0);
+    while at < bytes.len() {
+        let coded = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        match coded.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits).ok()) {
+            Some(byte) => {
+                all.extend(byte);
+                at += 3;
+            }
+            None => {
+                all.push(bytes[at]);
+                at += 1;
+            }
+        }
+    }
+    all
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
+use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
 
 /// How many times a form may be escaped: a URL in the query of a URL in the query of a URL.
 const LEVELS: usize = 3;
@@ -232,26 +232,6 @@ impl EscapedText<'_> {
 /// The position of a text in another.
 pub fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
-}
-
-/// Decodes percent-encoding. Invalid escapes stay unchanged.
-pub fn percent_decoded(text: impl AsRef<[u8]>) -> Vec<u8> {
-    let bytes = text.as_ref();
-    let (mut all, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let coded = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match coded.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits).ok()) {
-            Some(byte) => {
-                all.extend(byte);
-                at += 3;
-            }
-            None => {
-                all.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]

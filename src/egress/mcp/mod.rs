@@ -15,9 +15,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use self::copy::{Members, copied, is_plain, members, messages, text};
-use crate::egress::forms::percent_decoded;
 use crate::egress::phrase::RefusalExplanation;
 use crate::rules::request::{McpCall, is_method, name_field};
+use crate::text::percent_decoded;
 
 /// The longest body and the longest list that are read, in bytes.
 pub const LONGEST: usize = 1 << 20;
@@ -219,6 +219,21 @@ mod tests {
 
     fn body(rest: &str) -> String {
         format!(r#"{{"jsonrpc":"2.0",{rest}}}"#)
+    }
+
+    /// The line to the sidecar has an end, behind which a refusal would have no reason.
+    #[test]
+    fn a_reason_is_short_whatever_the_body_says() {
+        let key = "k".repeat(100_000);
+        for text in [
+            format!(r#"{{"{key}":1,"{key}":1}}"#),
+            format!(r#"{{"{key}\u0007":1}}"#),
+            body(&format!(r#""method":"{key}""#)),
+            body(&format!(r#""method":"tools/call","params":{{"name":"{key}"}}"#)),
+        ] {
+            let why = calls(&text).unwrap_err();
+            assert!(why.len() < 400, "{}", why.len());
+        }
     }
 
     /// With its `raw_value`, serde_json parses the value of such a key as JSON again, at any depth.

@@ -151,6 +151,19 @@ mod tests {
             let asked = typed(text).unwrap();
             assert_eq!(asked.to_string(), text);
         }
+        // The rule that is offered allows this call alone, or there is none.
+        for (call, offered) in [
+            ("tools/call:a", true),
+            ("tools/call:search tools/call", false),
+            ("tools/call:x resources/read prompts/get", false),
+            ("tools/call:a*", false),
+            ("tools/call:a,b", false),
+            ("prompts/list", true),
+        ] {
+            let mut asked = typed("POST https://mcp.test/mcp").unwrap();
+            asked.request.calls = Some(vec![call.parse().unwrap()]);
+            assert_eq!(asked.rule().is_some(), offered, "{call}");
+        }
         let needs = |text: &str| rules.needs_calls(&typed(text).unwrap().request);
         assert!(needs("POST https://mcp.test/mcp") && needs("GET https://mcp.test/mcp"));
         assert!(needs("POST https://mcp.test:8443/x"));

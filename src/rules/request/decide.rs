@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{MCP, Request, RequestPath, RequestRule, Scheme};
+use super::{MCP, McpCall, Request, RequestPath, RequestRule, Scheme};
 use crate::rules::decide::may_mean;
 use crate::rules::{EgressRule, EgressRules, ExpiredRule, Host};
 
@@ -209,8 +209,18 @@ impl FullRequest {
         })
     }
 
-    /// The rule that allows only this request. `None` if its path has an asterisk, which is a wildcard in a rule.
+    /// The rule that allows only this request. `None` if its path has an asterisk, which is a wildcard in a rule, or its call
+    /// a name that no rule can have.
     pub fn rule(&self) -> Option<RequestRule> {
+        if !self
+            .request
+            .calls
+            .iter()
+            .flatten()
+            .all(McpCall::fits_a_rule)
+        {
+            return None;
+        }
         let alone = Self {
             query: None,
             request: self.request.clone(),

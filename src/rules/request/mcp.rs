@@ -13,7 +13,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::rules::expiry::is_word_of_end;
-use crate::text::{ValueError, text_type};
+use crate::text::{ValueError, percent_decoded, text_type};
 
 /// The methods that a rule can limit by a name, and the field of `params` with the name.
 const NAMED: [(&str, &str); 5] = [
@@ -34,6 +34,8 @@ const MOST_WORDS: usize = 32;
 const LONGEST_NAME: usize = 256;
 const MOST_WILDCARDS: usize = 4;
 const LONGEST_METHOD: usize = 64;
+/// How often a server may decode an address.
+const MOST_DECODED: usize = 6;
 /// The most states of a comparison; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
 
@@ -77,6 +79,12 @@ pub struct McpCall {
 }
 
 impl McpCall {
+    /// Whether a rule can name it and no other call: a blank in its name would begin another word, an asterisk stand for any name.
+    pub fn fits_a_rule(&self) -> bool {
+        let fits = |name: &String| !name.contains('*') && name.parse::<NameGlob>().is_ok();
+        self.name.as_ref().is_none_or(fits)
+    }
+
     /// Whether every session needs it.
     fn is_of_the_protocol(&self) -> bool {
         ["initialize", "ping"].contains(&self.method.as_str())
@@ -141,10 +149,22 @@ impl NameGlob {
         matches(&self.0, name)
     }
 
-    /// Whether it matches this name for a server that ignores case.
+    /// Whether it matches this name for a server that ignores case, or that decodes addresses.
     pub fn denies(&self, name: &str) -> bool {
-        let (pattern, folded) = (self.0.to_lowercase(), name.to_lowercase());
-        self.matches(name) || matches(&pattern, &folded)
+        let pattern = self.0.to_lowercase();
+        let mut text = name.to_owned();
+        // No name that is decoded more often gets here.
+        for _ in 0..MOST_DECODED {
+            if self.matches(&text) || matches(&pattern, &text.to_lowercase()) {
+                return true;
+            }
+            let next = String::from_utf8_lossy(&percent_decoded(&text)).into_owned();
+            if next == text {
+                return false;
+            }
+            text = next;
+        }
+        true
     }
 }
 
@@ -371,6 +391,26 @@ mod tests {
         assert!(words.deny(&call("tools/call:Delete_all")));
         assert!(!words.deny(&call("tools/call:search")));
         assert!(!words.deny(&call("tools/list")));
+    }
+
+    #[test]
+    fn a_denial_holds_for_an_address_in_every_encoding() {
+        let words = words("resources/read:file:///secret/*");
+        for uri in [
+            "file:///secret/key",
+            "file:///%73ecret/key",
+            "file:///%2573ecret/key",
+            "file:///secret%2Fkey",
+            "FILE:///%53ecret/key",
+        ] {
+            assert!(words.deny(&call(&format!("resources/read:{uri}"))), "{uri}");
+        }
+        for uri in ["file:///open/key", "file:///100%/key", "file:///%zz"] {
+            assert!(
+                !words.deny(&call(&format!("resources/read:{uri}"))),
+                "{uri}"
+            );
+        }
     }
 
     #[test]

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
 use super::redaction::{RedactedBody, redact_fields};
-use crate::egress::forms::{ValueForms, find, percent_decoded, percent_encoded};
+use crate::egress::forms::{ValueForms, find, percent_encoded};
 use crate::policy::{NodeSecret, SecretPlace};
 use crate::rules::request::Request;
+use crate::text::percent_decoded;
 
 /// The shortest secret, in bytes: a shorter one is in many answers by chance.
 pub const SHORTEST: usize = 8;
