@@ -20,6 +20,15 @@ fn folded(key: &str) -> String {
     key.trim().to_uppercase().to_lowercase()
 }
 
+/// A field's name in a reason: a long one would not fit on the line to the sidecar, and the refusal would have no reason.
+fn shown(key: &str) -> String {
+    const LONGEST: usize = 64;
+    match key.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}...", &key[..end]),
+        None => format!("{key:?}"),
+    }
+}
+
 /// Whether every program reads the same text. In C it would end before a NUL; others ignore white space around it.
 pub(super) fn is_plain(text: &str) -> bool {
     !text.chars().any(char::is_control) && text.trim() == text
@@ -58,7 +67,9 @@ pub(super) fn members<'a>(object: &'a RawValue, known: &[&str]) -> Result<Member
         let same = |known: &&&str| key != **known && folded(key) == **known;
         if let Some(known) = known.iter().find(same) {
             return Err(format!(
-                "it has the field {key:?}, which some servers take for {known:?}"
+                "it has the field {}, which some servers take for {}",
+                shown(key),
+                shown(known)
             ));
         }
     }
@@ -135,16 +146,19 @@ impl<'de> Visitor<'de> for ValueCopy<'_> {
         while let Some(key) = map.next_key::<String>()? {
             if key.chars().any(char::is_control) {
                 return Err(A::Error::custom(format!(
-                    "it has the field {key:?}, whose control character some programs do not read"
+                    "it has the field {}, whose control character some programs do not read",
+                    shown(&key)
                 )));
             }
             if key.starts_with(PRIVATE) {
                 return Err(A::Error::custom(format!(
-                    "it has the field {key:?}, whose value some programs read as JSON again"
+                    "it has the field {}, whose value some programs read as JSON again",
+                    shown(&key)
                 )));
             }
             if seen.contains(&key) {
-                return Err(A::Error::custom(format!("it has the field {key:?} twice")));
+                let key = shown(&key);
+                return Err(A::Error::custom(format!("it has the field {key} twice")));
             }
             if !seen.is_empty() {
                 self.0.push(b',');

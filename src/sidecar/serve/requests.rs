@@ -112,6 +112,8 @@ impl Conversation<'_> {
                 }
                 // The reader has failed. An answer may have started.
                 Err(_) => {
+                    let why = "the reader ended, or its message could not be read".to_owned();
+                    self.note(self.port, &Refusal::by_reader(why));
                     reset(self.stream);
                     return Ok(());
                 }
