@@ -1,6 +1,6 @@
 //! PURE. Events that share a quota.
 
-use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
+use super::{ConnectionKind, Event, EventDetail, HONEY, Verdict, WallName};
 
 /// Events that share a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,6 +9,8 @@ pub enum Class {
     Names,
     /// Denied connections.
     Connections,
+    /// Honeytokens on their way out, which no flood of other denials hides.
+    Honey,
     /// Allowed connections, and their ends.
     Allowed,
     /// Allowed connections that failed.
@@ -36,9 +38,10 @@ pub enum Class {
 }
 
 impl Class {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::Names,
         Self::Connections,
+        Self::Honey,
         Self::Allowed,
         Self::Failed,
         Self::Inbound,
@@ -66,6 +69,7 @@ impl Class {
         }
         match (event.wall, event.verdict, &event.what) {
             (_, Verdict::WouldDeny, _) => Self::Audited,
+            _ if event.cause.as_deref() == Some(HONEY) => Self::Honey,
             (
                 _,
                 _,
@@ -113,6 +117,7 @@ impl Class {
         match self {
             Self::Names => "names",
             Self::Connections => "denied connections",
+            Self::Honey => "honeytokens",
             Self::Allowed => "allowed connections",
             Self::Failed => "failed connections",
             Self::Inbound => "connections from outside",
@@ -137,6 +142,7 @@ impl Class {
             Self::Verify | Self::Life => WallName::Life,
             Self::Names
             | Self::Connections
+            | Self::Honey
             | Self::Allowed
             | Self::Failed
             | Self::Inbound

@@ -70,6 +70,8 @@ pub use what::{ConnectionKind, EventDetail};
 pub const LEARNT: &str = "learnt";
 /// The cause of the warden's line about a sidecar that died.
 pub const SIDECAR_LOST: &str = "sidecar-lost";
+/// The cause of an event about a honeytoken.
+pub const HONEY: &str = "honey";
 /// Name and version of a line's form.
 pub const SCHEMA: &str = "agentbox.event/1";
 

@@ -4,7 +4,7 @@
 //! A container cannot hide an action behind frequent ones:
 //! - The first event of a form is a line at once. Equal ones are folded: a line with their count comes after two
 //!   seconds, then after twice as long each time, and at the end.
-//! - New forms per second are limited, by class and by host.
+//! - New forms per second are limited, by class and by host; each honeytoken's first line is not.
 //! - Each class has a share of the file that no other class can use up.
 //! - Omitted events are counted by class, and the count is a line.
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use super::fold::Amounts;
 use super::fold::{FIRST_MS, Fold, form, of_process};
 use super::rate::{Bucket, Rate};
-use super::{Actor, Class, Event, EventDetail, Verdict};
+use super::{Actor, Class, Event, EventDetail, HONEY, Verdict};
 use crate::rules::closed::is_closed;
 
 /// Most bytes of one file. The limit at which a write would kill the sidecar is higher.
@@ -43,7 +43,7 @@ const MOST_FORMS: usize = 96;
 const MOST_HOSTS: usize = 128;
 /// Most system calls whose first denial is always a line at once; more than are ever denied.
 const MOST_CALLS: usize = 512;
-/// The same for hosts where clouds serve credentials.
+/// The same for hosts where clouds serve credentials, and for honeytokens.
 const MOST_CLOSED: usize = 64;
 
 /// A class's use of its quota.
@@ -52,7 +52,7 @@ struct ClassUse {
     bucket: Bucket,
     hosts: BTreeMap<String, Bucket>,
     forms: BTreeMap<Event, Fold>,
-    /// System calls, and hosts where clouds serve credentials, that had their first line.
+    /// System calls, hosts where clouds serve credentials, and honeytokens, that had their first line.
     firsts: BTreeSet<String>,
     bytes: u64,
     /// Omitted events that no line has counted yet.
@@ -282,15 +282,20 @@ impl ClassUse {
     fn may_be_new(&mut self, form: &Event, now_ms: u64) -> bool {
         // Neither may a hundred harmless calls hide the dangerous one, nor a scan the attempt at credentials.
         let first = match &form.what {
-            EventDetail::Syscall { name, .. } => Some((name.clone(), MOST_CALLS)),
+            EventDetail::Syscall { name, .. } => Some((name.to_string(), MOST_CALLS)),
             EventDetail::Connection { host, .. } if is_of_clouds(host) => {
-                Some((host.clone(), MOST_CLOSED))
+                Some((host.to_string(), MOST_CLOSED))
             }
+            // A honeytoken, which the reason names.
+            _ if form.cause.as_deref() == Some(HONEY) => form
+                .reason
+                .as_ref()
+                .map(|why| (why.to_string(), MOST_CLOSED)),
             _ => None,
         };
         if let Some((first, most)) = first
             && self.firsts.len() < most
-            && self.firsts.insert(first.to_string())
+            && self.firsts.insert(first)
         {
             return true;
         }

@@ -126,7 +126,7 @@ impl Refusal {
             Self::Request(request) => request.kind(),
             Self::Over(over) => over.kind(),
             Self::Content(_) | Self::Address(..) => "content-or-address",
-            Self::Honey(_) => "honey",
+            Self::Honey(_) => crate::audit::HONEY,
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
             Self::Expired(end) => end.kind(),
