@@ -1,6 +1,7 @@
 //! Time limits: `time.wall` ends everything in a sandbox, whatever is stopped, frozen or killed; `time.idle` one that does
 //! nothing. Each has a control without the limit.
 
+mod engine;
 mod exec;
 
 use std::fs;
