@@ -223,6 +223,12 @@ fn a_local_network_says_that_it_is_local() {
         ] {
             assert!(got.stdout.contains(word), "{got}");
         }
+        // A rule for a name without a dot is refused, so it is not to be pasted.
+        let got = agent.curl(false, &["http://db:6379/"]);
+        for word in ["service:db:6379", "internal:db:6379"] {
+            assert!(got.stdout.contains(word), "{got}");
+        }
+        assert!(!got.stdout.contains("missing_rule"), "{got}");
     }
     let log = agent.violations();
     for via in ["dns", "http"] {
