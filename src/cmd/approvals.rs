@@ -138,7 +138,7 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
     if !approvals::asks(&record) {
         bail!(
             "container {id} has no approvals, since its network.on-unknown is not ask or its network.mode not allowlist: {}",
-            without_ask(id, what, &of, approve.is_some())
+            without_ask(id, what, &of, approve.as_ref())
         );
     }
     let ApprovalResult { host, port, closed } =
@@ -163,14 +163,19 @@ fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCod
 }
 
 /// What changes the rules of a container that asks nobody, to paste.
-fn without_ask(id: &str, what: &str, of: &AskDecisionTarget, approves: bool) -> String {
+fn without_ask(
+    id: &str,
+    what: &str,
+    of: &AskDecisionTarget,
+    approve: Option<&ApprovalTerm>,
+) -> String {
     let rule = match of {
         AskDecisionTarget::Waiting(_) => "HOST",
         AskDecisionTarget::Host(_) | AskDecisionTarget::Endpoint(..) => what,
     };
-    let (option, does) = match approves {
-        true => ("--network-add", "allows it"),
-        false => ("--network-deny", "denies it"),
+    let (option, does) = match approve {
+        Some(_) => ("--network-add", "allows it"),
+        None => ("--network-deny", "denies it"),
     };
     format!(
         "`agentbox update {} {option} {rule}` {does}",
@@ -204,16 +209,16 @@ mod tests {
     /// `deny` is what one types to cut an agent off in a hurry.
     #[test]
     fn without_approvals_the_error_has_the_update_that_does_it() {
-        let cure = |what: &str, approves| without_ask("web", what, &meant(what).unwrap(), approves);
+        let cure = |what: &str, approve| without_ask("web", what, &meant(what).unwrap(), approve);
         assert_eq!(
-            cure("a.test:22", false),
+            cure("a.test:22", None),
             "`agentbox update web --network-deny a.test:22` denies it"
         );
         assert_eq!(
-            cure("a.test", true),
+            cure("a.test", Some(&ApprovalTerm::Always)),
             "`agentbox update web --network-add a.test` allows it"
         );
-        assert!(cure("17", false).contains("--network-deny HOST`"));
+        assert!(cure("17", None).contains("--network-deny HOST`"));
     }
 
     #[test]
