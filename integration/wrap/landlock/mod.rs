@@ -1,6 +1,7 @@
 //! `agentbox wrap --walls landlock`: each attack fails, and succeeds in the control without walls.
 
 mod files;
+mod lingering;
 mod network;
 mod others;
 mod places;

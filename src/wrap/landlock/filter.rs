@@ -92,6 +92,20 @@ mod tests {
     }
 
     #[test]
+    fn no_socket_is_lingered_over_or_exchanged_for_one_that_landlock_does_not_judge() {
+        let set = |level: u64, name: u64| verdict(libc::SYS_setsockopt, [3, level, name, 0, 8, 0]);
+        // The kernel reads ints.
+        for high in [0, 1 << 32] {
+            assert_eq!(set(1 | high, 13 | high), SyscallVerdict::Errno(0));
+            assert_eq!(set(6 | high, 31 | high), SyscallVerdict::Errno(92));
+        }
+        // SO_REUSEADDR, TCP_NODELAY, and the same numbers of the other level.
+        for (level, name) in [(1, 2), (6, 1), (6, 13), (1, 31)] {
+            assert_eq!(set(level, name), SyscallVerdict::Allow, "{level} {name}");
+        }
+    }
+
+    #[test]
     fn what_connects_or_reaches_others_by_the_way_is_denied() {
         let denied = |number, args| matches!(verdict(number, args), SyscallVerdict::Errno(1..));
         let fast_open = 0x2000_0000;
