@@ -5,6 +5,7 @@ mod lingering;
 mod network;
 mod others;
 mod places;
+mod servers;
 
 use std::collections::BTreeMap;
 use std::process::Command;

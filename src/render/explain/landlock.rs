@@ -211,10 +211,10 @@ fn network(page: &mut Page, walls: &LandlockWalls) {
     let mode = match walls.mode {
         NetworkMode::None => "only pairs of UNIX stream sockets can be opened",
         NetworkMode::Local => {
-            "local: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect and of the proxy, which refuses every host"
+            "local: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect, of --publish and of the proxy, which refuses every host"
         }
         NetworkMode::Allowlist => {
-            "allowlist: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect and of the proxy, which reaches"
+            "allowlist: TCP sockets over IPv4, bound to the loopback interface, connect only to the ports of --connect, of --publish and of the proxy, which reaches"
         }
     };
     page.head("network", mode);
@@ -222,6 +222,11 @@ fn network(page: &mut Page, walls: &LandlockWalls) {
         network::reached(page, &walls.network);
         network::budget(page, &walls.network);
         network::ways(page, &walls.network);
+    }
+    for port in &walls.network.inbound {
+        page.item(format_args!(
+            "published: the command can serve at 127.0.0.1:{port} of this machine, and connect to port {port}"
+        ));
     }
     for (port, target) in &walls.network.connect {
         page.item(network::service(*port, target));

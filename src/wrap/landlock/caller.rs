@@ -5,6 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::{CWD, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::attributes::now;
 use crate::sys::seccomp::notify::{self, NotifiedCall};
@@ -63,6 +64,39 @@ impl Caller {
                 Errno::NOENT => Errno::BADF,
                 other => other,
             })
+    }
+
+    /// Whether one of its descriptors is a socket, at this moment.
+    pub fn is_socket(&self, number: i32) -> Result<bool, Errno> {
+        let link = rustix::fs::readlinkat(&self.directory, format!("fd/{number}"), Vec::new());
+        let name = link.map_err(|error| match error {
+            Errno::NOENT => Errno::BADF,
+            other => other,
+        })?;
+        Ok(name.to_bytes().starts_with(b"socket:"))
+    }
+
+    /// Opens its process. Ask whether it still waits before this is used.
+    pub fn process(&self) -> Result<OwnedFd, Errno> {
+        // PIDFD_THREAD, since Linux 6.9: older kernels open only a process's first thread.
+        let thread = PidfdFlags::from_bits_retain(libc::O_EXCL.cast_unsigned());
+        match pidfd_open(pid(self.thread)?, thread) {
+            Err(Errno::INVAL) => pidfd_open(pid(self.first_thread()?)?, PidfdFlags::empty()),
+            opened => opened,
+        }
+    }
+
+    /// `Tgid` of proc_pid_status(5).
+    fn first_thread(&self) -> Result<i32, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.directory, "status", flags, Mode::empty())?;
+        let mut text = vec![0; PAGE as usize];
+        let length = rustix::io::read(&file, &mut text)?;
+        let text = String::from_utf8_lossy(&text[..length]).into_owned();
+        let number = text.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        number
+            .and_then(|number| number.trim().parse().ok())
+            .ok_or(Errno::SRCH)
     }
 
     /// Reads its memory.
@@ -137,6 +171,10 @@ impl Caller {
         }
         Ok(Some(all))
     }
+}
+
+fn pid(number: i32) -> Result<Pid, Errno> {
+    Pid::from_raw(number).ok_or(Errno::SRCH)
 }
 
 fn stamps(access: (i64, i64), change: (i64, i64)) -> Timestamps {

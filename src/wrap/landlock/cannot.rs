@@ -1,8 +1,10 @@
 //! PURE. What these walls lack compared with namespaces, and which policies they refuse because they cannot enforce
 //! them.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
 use crate::plan::report::{DENIED, DENIED_IN};
-use crate::plan::{DecidedPlan, Plan, ServiceTarget};
+use crate::plan::{DecidedPlan, NetworkPlan, Plan, ServiceTarget};
 use crate::policy::{NetworkMode, Origin};
 
 /// The first ABI with rules for TCP ports (Linux 6.7).
@@ -26,7 +28,10 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "the command can write the project's .agentbox.toml: a changed file has no effect until you trust it again",
         "the command can write git hooks, .git/config, .vscode and other files that your tools run later: review them before you go on",
         "memory, processors and processes are not limited",
-        "the command can open no IPv6, UDP or listening socket, and UNIX sockets only in pairs",
+        match plan.network.inbound.is_empty() {
+            true => "the command can open no IPv6, UDP or listening socket, and UNIX sockets only in pairs",
+            false => "the command can open no IPv6 or UDP socket, UNIX sockets only in pairs, and servers only at the ports of --publish",
+        },
     ]
     .map(str::to_owned)
     .into();
@@ -48,6 +53,14 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         all.push(format!(
             "the ports {} of --connect are open directly, over IPv4, at every address of this machine: without log lines, \
              budgets or a search for honey values",
+            ports.join(", ")
+        ));
+    }
+    if !plan.network.inbound.is_empty() {
+        let ports: Vec<String> = plan.network.inbound.iter().map(u16::to_string).collect();
+        all.push(format!(
+            "at the ports {} of --publish the command's servers listen on 127.0.0.1; the command reaches whatever listens at these ports of \
+             this machine, over IPv4: its own server, or before that another program's",
             ports.join(", ")
         ));
     }
@@ -94,6 +107,30 @@ fn time_without_cgroup(plan: &Plan) -> Option<&'static str> {
     )
 }
 
+/// Why inbound ports need a network namespace: here the command's server has the node's port itself.
+fn publishes_elsewhere(network: &NetworkPlan) -> Option<String> {
+    network.inbound.iter().find_map(|port| {
+        let own = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
+        let also = SocketAddr::from((Ipv6Addr::LOCALHOST, *port));
+        let Some(addresses) = network.published.get(port) else {
+            return Some(format!(
+                "network.inbound = \"{port}\" needs a network namespace, which these walls do not have: use --publish {port}"
+            ));
+        };
+        let other = addresses.iter().find(|address| ![own, also].contains(address));
+        let other = match addresses.contains(&own) {
+            true => other,
+            false => other.or(addresses.first()),
+        };
+        other.map(|address| {
+            format!(
+                "--publish {address}:{port} needs a network namespace, which these walls do not have: use --publish {port}, for port \
+                 {port} of 127.0.0.1"
+            )
+        })
+    })
+}
+
 /// Why these walls cannot enforce a policy, if they cannot.
 pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let plan = &decided.plan;
@@ -137,8 +174,8 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
             "--connect {socket} needs a UNIX socket, which these walls do not allow: use --connect PORT if the server listens on one"
         ));
     }
-    if !plan.network.inbound.is_empty() {
-        return Some("network.inbound and --publish need a network namespace, which these walls do not have: the command can open no server".to_owned());
+    if let Some(why) = publishes_elsewhere(&plan.network) {
+        return Some(why);
     }
     let elsewhere = plan
         .network
@@ -234,6 +271,29 @@ mod tests {
             host.contains("db.test:5432") && host.contains("--allow"),
             "{host}"
         );
+        let publish = |outside: &[&str]| {
+            let mut plan = plain();
+            plan.network.inbound = [3000].into();
+            let addresses = outside.iter().map(|address| address.parse().unwrap());
+            plan.network.published = [(3000, addresses.collect())].into();
+            refused(plan, &builtin, LANDLOCK_LEAST_ABI)
+        };
+        let mut inbound = plain();
+        inbound.network.inbound = [3000].into();
+        let why = refused(inbound, &builtin, LANDLOCK_LEAST_ABI).unwrap();
+        assert!(why.contains("use --publish 3000"), "{why}");
+        assert_eq!(publish(&["127.0.0.1:3000"]), None);
+        assert_eq!(publish(&["127.0.0.1:3000", "[::1]:3000"]), None);
+        for outside in [
+            &["127.0.0.1:8080", "[::1]:8080"][..],
+            &["127.0.0.1:3000", "[::1]:3000", "127.0.0.1:8080"],
+            &["0.0.0.0:3000"],
+            &["192.0.2.1:3000"],
+            &["[::1]:3000"],
+        ] {
+            let why = publish(outside).unwrap();
+            assert!(why.contains("use --publish 3000"), "{why}");
+        }
         let time = |wall: &str, idle: &str| TimePlan {
             wall: wall.parse().unwrap(),
             idle: idle.parse().unwrap(),
@@ -285,6 +345,10 @@ mod tests {
         let all = lacks(&plan, LANDLOCK_LEAST_ABI);
         let direct = |lack: &&String| lack.contains("5432") && lack.contains("directly");
         assert!(all.iter().any(|lack| direct(&lack)), "{all:?}");
+        plan.network.inbound = [3000].into();
+        let all = lacks(&plan, LANDLOCK_LEAST_ABI);
+        let other = |lack: &&String| lack.contains("3000") && lack.contains("another program's");
+        assert!(all.iter().any(|lack| other(&lack)), "{all:?}");
         plan.network.mode = NetworkMode::Allowlist;
         assert!(
             lacks(&plan, 9)

@@ -1,30 +1,49 @@
-//! The filter: the policy's, and policies/syscalls/landlock.toml for resources shared with the node.
+//! The filter: the policy's, and policies/syscalls/landlock.toml for resources shared with the node, with
+//! landlock_clients.toml or landlock_servers.toml.
 
 use std::collections::BTreeSet;
 
 use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction};
 
-use crate::data::table;
+use crate::data::{BuiltinTable, table};
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
 use crate::runtime::filter::{self, FilterRequest};
 use crate::seccomp::SyscallFilter;
 
-fn profile() -> LinuxSeccomp {
-    table!("syscalls/landlock")
-        .read()
-        .expect("a test parses the built-in profile")
+/// Without published ports.
+const CLIENTS: BuiltinTable = table!("syscalls/landlock_clients");
+/// With published ports.
+const SERVERS: BuiltinTable = table!("syscalls/landlock_servers");
+
+/// The common profile, with one of these.
+fn profile(own: BuiltinTable) -> LinuxSeccomp {
+    let read = |table: BuiltinTable| -> LinuxSeccomp {
+        table.read().expect("a test parses the built-in profiles")
+    };
+    let (mut all, own) = (read(table!("syscalls/landlock")), read(own));
+    let rules = all.syscalls().iter().chain(own.syscalls()).flatten();
+    let rules = rules.cloned().collect::<Vec<_>>();
+    all.set_syscalls(Some(rules));
+    all
+}
+
+fn of(plan: &Plan) -> LinuxSeccomp {
+    profile(match plan.network.inbound.is_empty() {
+        true => CLIENTS,
+        false => SERVERS,
+    })
 }
 
 /// Compiles the filter. Loading it gives a listener.
 pub fn compile(plan: &Plan) -> Result<SyscallFilter, RuntimeError> {
-    let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&profile()))?;
+    let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&of(plan)))?;
     Ok(filter.expect("a policy's side always makes one"))
 }
 
 /// Calls in a policy's `syscalls.allow` that these walls deny anyway.
 pub fn denied_anyway(plan: &Plan) -> BTreeSet<String> {
-    let profile = profile();
+    let profile = of(plan);
     let denied: BTreeSet<&String> = profile
         .syscalls()
         .iter()
@@ -49,9 +68,13 @@ mod tests {
     use crate::seccomp::{ARCH_X86_64, SyscallData, SyscallVerdict};
 
     fn verdict(number: libc::c_long, args: [u64; 6]) -> SyscallVerdict {
+        verdict_of(&profile(CLIENTS), number, args)
+    }
+
+    fn verdict_of(profile: &LinuxSeccomp, number: libc::c_long, args: [u64; 6]) -> SyscallVerdict {
         let filter = crate::seccomp::compile(&crate::seccomp::FilterInput {
             ours: None,
-            engine: Some(&profile()),
+            engine: Some(profile),
         });
         let call = SyscallData {
             number: u32::try_from(number).unwrap(),
@@ -89,6 +112,26 @@ mod tests {
                 SyscallVerdict::Errno(1..)
             ));
         }
+    }
+
+    #[test]
+    fn servers_are_made_by_us_where_ports_are_published_and_nowhere_else() {
+        for number in [libc::SYS_bind, libc::SYS_listen] {
+            let of = |own| verdict_of(&profile(own), number, [3, 0, 16, 0, 0, 0]);
+            assert_eq!(of(SERVERS), SyscallVerdict::Notify(0));
+            assert_ne!(of(CLIENTS), SyscallVerdict::Notify(0));
+        }
+        for number in [libc::SYS_accept, libc::SYS_accept4] {
+            let of = |own| verdict_of(&profile(own), number, [3, 0, 0, 0, 0, 0]);
+            assert_eq!(of(SERVERS), SyscallVerdict::Allow);
+            assert_eq!(of(CLIENTS), SyscallVerdict::Errno(13));
+        }
+        // All else is the same.
+        let rest = |own| {
+            let all = profile(own).syscalls().clone().unwrap();
+            all[..all.len() - 1].to_vec()
+        };
+        assert_eq!(rest(SERVERS), rest(CLIENTS));
     }
 
     #[test]

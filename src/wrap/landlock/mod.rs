@@ -7,7 +7,8 @@
 //! wrap: decide -> place (HOME, TMPDIR) -> proxy's listener -> ruleset, filter
 //!   +-- sidecar::bare   the proxy: no file, no capability, its own Landlock and filter
 //!   +-- the command     [`enforce`]: capabilities, no_new_privs, Landlock, filter, execve
-//!   supervise: answers the listener (a socket on the loopback, a change of a file's attributes), passes signals on, waits
+//!   supervise: answers the listener (a socket on the loopback, a server at a published port, a change of a file's
+//!              attributes), passes signals on, waits
 //! ```
 //!
 //! | file | what it does |
@@ -20,7 +21,8 @@
 //! | [`proxy`] | the proxy: its port, and its process |
 //! | [`streams`] | the caller's input and output |
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
-//! | [`supervise`], [`attributes`], [`caller`] | answers to the listener |
+//! | [`supervise`], [`attributes`], [`servers`], [`caller`] | answers to the listener |
+//! | [`loopback`] | the command's sockets |
 
 mod attributes;
 mod caller;
@@ -28,9 +30,11 @@ mod cannot;
 mod describe;
 mod enforce;
 mod filter;
+mod loopback;
 mod place;
 mod proxy;
 mod rules;
+mod servers;
 mod split;
 mod start;
 mod streams;
@@ -67,6 +71,7 @@ pub use describe::decide;
 use enforce::{LandlockCommand, LandlockSetup};
 use place::{OWN_VARIABLES, RunHome, RunTempDir};
 use proxy::ProxyParts;
+use servers::PublishedPorts;
 use supervise::{CommandLimit, Supervisor};
 
 /// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
@@ -122,7 +127,10 @@ fn run_decided(
              use other walls, or then = \"log\""
         );
     }
+    // Held until the proxy has its port, so that it gets another one.
+    let reserved = servers::reserve(&plan.network.inbound)?;
     let proxy = proxy::listen(&mut plan)?;
+    drop(reserved);
     let rules = split::rules(&plan, &place.own()?, &terminals, &RealPaths::default())?;
     let abi = abi()?;
     if let Some(trust) = &trust {
@@ -141,6 +149,9 @@ fn run_decided(
     file_size::give_back(None).context("set the limit of a file's size")?;
     // This process acts for the command, so it gets no more rights than the command.
     privileges::drop_to(&capabilities)?;
+    let published = PublishedPorts::new(plan.network.inbound.clone())?;
+    // Again with the rights that are left: root may lose its right to ports below 1024.
+    drop(servers::reserve(&plan.network.inbound)?);
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("take the command's orphans")?;
     let (clients, theirs) = proxy::clients()?;
@@ -165,6 +176,7 @@ fn run_decided(
         clients,
         signals,
         writable: writable(&rules),
+        published,
         limit,
     };
     let ended = supervisor.run();

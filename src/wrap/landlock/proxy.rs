@@ -46,13 +46,16 @@ pub fn listen(plan: &mut Plan) -> Result<Option<OwnedFd>> {
 /// The ports that the command connects to. Without a proxy it gets no socket.
 pub fn ports(plan: &Plan, proxy: Option<&OwnedFd>) -> Vec<u16> {
     let services = plan.network.connect.keys().copied();
+    // To the command's own servers.
+    let own = plan.network.inbound.iter().copied();
     let proxy = proxy.map(|_| plan.network.proxy_port);
-    proxy.into_iter().chain(services).collect()
+    proxy.into_iter().chain(services).chain(own).collect()
 }
 
 /// Whether the proxy only refuses, and nothing else depends on it.
 fn is_only_words(plan: &Plan) -> bool {
-    plan.network.refusing && plan.network.connect.is_empty()
+    let network = &plan.network;
+    network.refusing && network.connect.is_empty() && network.inbound.is_empty()
 }
 
 /// The socket that tells the proxy about the command's sockets. The timeout keeps a stuck proxy from blocking calls
@@ -107,6 +110,7 @@ pub fn serve(
             context: place.context(decided),
             own_names: Vec::new(),
             ports: Some(Vec::new()),
+            // The command's servers listen themselves.
             inbound: Default::default(),
             published: Default::default(),
             // The command connects to services directly.

@@ -8,11 +8,13 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::SocketFlags;
 use rustix::net::sockopt::socket_cookie;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, WaitOptions};
 
-use super::attributes;
+use super::servers::PublishedPorts;
+use super::{attributes, loopback};
 use crate::plan::TimePlan;
 use crate::plan::time::EndCause;
 use crate::runtime::foreground::ended::ChildExit;
@@ -62,6 +64,8 @@ pub struct Supervisor {
     pub signals: SignalFd,
     /// Where the command may change files' attributes.
     pub writable: Vec<PathBuf>,
+    /// Where the command may have servers.
+    pub published: PublishedPorts,
     /// When the command ends.
     pub limit: Option<CommandLimit>,
 }
@@ -184,14 +188,15 @@ impl Supervisor {
 
     fn answer(&self, call: &NotifiedCall) -> Result<()> {
         let listener = self.listener.as_fd();
-        let done = if call.number == libc::SYS_socket {
-            self.give_socket(call)
-        } else {
-            let answer = match attributes::change(listener, call, &self.writable) {
-                Ok(()) => NotifyAnswer::Done,
-                Err(errno) => NotifyAnswer::Failed(errno.raw_os_error()),
-            };
+        let answered = |made: Result<(), Errno>| {
+            let failed = |errno: Errno| NotifyAnswer::Failed(errno.raw_os_error());
+            let answer = made.map_or_else(failed, |()| NotifyAnswer::Done);
             notify::answer(listener, call, answer)
+        };
+        let done = match call.number {
+            libc::SYS_socket => self.give_socket(call),
+            libc::SYS_bind | libc::SYS_listen => answered(self.published.make(listener, call)),
+            _ => answered(attributes::change(listener, call, &self.writable)),
         };
         // A caller that was killed meanwhile must not end wrap.
         if let Err(error) = done {
@@ -200,9 +205,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Gives the caller a TCP socket that is bound to the loopback interface. Landlock's rule covers the proxy's port
-    /// at any address, so the binding keeps other machines out. Rebinding needs CAP_NET_RAW (socket(7),
-    /// SO_BINDTODEVICE; Linux commit c427bfec18f2). The proxy serves no connection of another socket.
+    /// Gives the caller a TCP socket that is bound to the loopback interface ([`loopback`]). The proxy serves no connection of
+    /// another socket.
     fn give_socket(&self, call: &NotifiedCall) -> std::io::Result<()> {
         let listener = self.listener.as_fd();
         if self.sidecar.is_none() {
@@ -224,31 +228,19 @@ impl Supervisor {
     }
 }
 
+/// The socket that socket(2) of this kind asks for, and the flags of its descriptor.
 fn loopback_socket(kind: u64) -> std::io::Result<(OwnedFd, u32)> {
     let kind = i32::try_from(kind & 0xffff_ffff).unwrap_or(-1);
-    let mut flags = SocketFlags::CLOEXEC;
+    let mut flags = SocketFlags::empty();
     if kind & libc::SOCK_NONBLOCK != 0 {
         flags |= SocketFlags::NONBLOCK;
-    }
-    let tcp = Some(ipproto::TCP);
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, tcp)?;
-    nix::sys::socket::setsockopt(
-        &socket,
-        nix::sys::socket::sockopt::BindToDevice,
-        &"lo".into(),
-    )?;
-    let bound = nix::sys::socket::getsockopt(&socket, nix::sys::socket::sockopt::BindToDevice)?;
-    // The kernel's answer ends in NUL.
-    let bound = bound.as_encoded_bytes();
-    if bound.split(|byte| *byte == 0).next() != Some(b"lo") {
-        return Err(std::io::ErrorKind::PermissionDenied.into());
     }
     let closed = if kind & libc::SOCK_CLOEXEC != 0 {
         libc::O_CLOEXEC.cast_unsigned()
     } else {
         0
     };
-    Ok((socket, closed))
+    Ok((loopback::socket(flags)?, closed))
 }
 
 /// Ends the proxy, and waits a second for its end; it is reaped with the rest.
