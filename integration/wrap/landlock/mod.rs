@@ -6,6 +6,7 @@ mod network;
 mod others;
 mod places;
 mod servers;
+mod terminals;
 
 use std::collections::BTreeMap;
 use std::process::Command;

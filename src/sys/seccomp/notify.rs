@@ -9,6 +9,8 @@ const SEND: libc::c_ulong = 0xc018_2101;
 const IS_VALID: libc::c_ulong = 0x4008_2102;
 const ADD_DESCRIPTOR: libc::c_ulong = 0x4018_2103;
 const SET_FLAGS: libc::c_ulong = 0x4008_2104;
+/// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`
+const CONTINUE: u32 = 1;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
 const SYNC_WAKE_UP: libc::c_ulong = 1;
 /// `SECCOMP_ADDFD_FLAG_SEND` (Linux 5.14): the descriptor's number becomes the result.
@@ -68,6 +70,8 @@ pub enum NotifyAnswer {
     Done,
     /// It failed with this errno.
     Failed(i32),
+    /// The kernel makes it, with what is in the caller's memory by then.
+    Continue,
 }
 
 /// The ioctl(2) requests that take and answer calls, for the filter of the answering process.
@@ -119,10 +123,13 @@ pub fn answer(
         id: call.id,
         value: 0,
         error: match answer {
-            NotifyAnswer::Done => 0,
+            NotifyAnswer::Done | NotifyAnswer::Continue => 0,
             NotifyAnswer::Failed(errno) => -errno,
         },
-        flags: 0,
+        flags: match answer {
+            NotifyAnswer::Done | NotifyAnswer::Failed(_) => 0,
+            NotifyAnswer::Continue => CONTINUE,
+        },
     };
     // SAFETY: `response` has the layout of the struct that this request reads, and outlives the call.
     let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };

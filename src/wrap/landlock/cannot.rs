@@ -23,7 +23,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "/etc/hosts and /etc/resolv.conf are not visible, so that no name resolves, not even localhost: use 127.0.0.1",
         "there is no pid namespace: /proc shows other processes' names and command lines, and files such as /proc/keys; \
          after kill -9 of wrap, processes of the command may go on, behind the walls",
-        "the command uses the caller's terminal, and can open no pseudo-terminal",
+        "the command uses the caller's terminal; your other programs see its pseudo-terminals, at most 64",
         "writes outside of the workspace are refused rather than discarded",
         "the command can write the project's .agentbox.toml: a changed file has no effect until you trust it again",
         "the command can write git hooks, .git/config, .vscode and other files that your tools run later: review them before you go on",

@@ -135,6 +135,32 @@ mod tests {
     }
 
     #[test]
+    fn only_calls_that_open_a_file_as_terminals_are_opened_are_answered_by_us() {
+        let extra = libc::O_NOCTTY | libc::O_CLOEXEC | libc::O_NONBLOCK | 0o100_000;
+        let verdicts = |flags: i32| {
+            let flags = u64::from(flags.cast_unsigned());
+            [
+                verdict(libc::SYS_open, [1, flags, 0, 0, 0, 0]),
+                verdict(libc::SYS_openat, [3, 1, flags, 0, 0, 0]),
+                verdict(libc::SYS_openat, [3, 1, flags | 1 << 32, 0, 0, 0]),
+            ]
+        };
+        for flags in [libc::O_RDWR, libc::O_RDWR | extra] {
+            assert_eq!(verdicts(flags), [SyscallVerdict::Notify(0); 3]);
+        }
+        for flags in [
+            libc::O_RDONLY,
+            libc::O_WRONLY | extra,
+            libc::O_RDWR | libc::O_CREAT,
+            libc::O_RDWR | libc::O_TRUNC,
+            libc::O_RDWR | libc::O_PATH,
+            libc::O_RDWR | libc::O_DIRECTORY,
+        ] {
+            assert_eq!(verdicts(flags), [SyscallVerdict::Allow; 3], "{flags:o}");
+        }
+    }
+
+    #[test]
     fn no_socket_is_lingered_over_or_exchanged_for_one_that_landlock_does_not_judge() {
         let set = |level: u64, name: u64| verdict(libc::SYS_setsockopt, [3, level, name, 0, 8, 0]);
         // The kernel reads ints.

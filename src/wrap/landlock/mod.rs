@@ -7,8 +7,8 @@
 //! wrap: decide -> place (HOME, TMPDIR) -> proxy's listener -> ruleset, filter
 //!   +-- sidecar::bare   the proxy: no file, no capability, its own Landlock and filter
 //!   +-- the command     [`enforce`]: capabilities, no_new_privs, Landlock, filter, execve
-//!   supervise: answers the listener (a socket on the loopback, a server at a published port, a change of a file's
-//!              attributes), passes signals on, waits
+//!   supervise: answers the listener (a socket on the loopback, a server at a published port, a pseudo-terminal, a
+//!              change of a file's attributes), passes signals on, waits
 //! ```
 //!
 //! | file | what it does |
@@ -21,7 +21,7 @@
 //! | [`proxy`] | the proxy: its port, and its process |
 //! | [`streams`] | the caller's input and output |
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
-//! | [`supervise`], [`attributes`], [`servers`], [`caller`] | answers to the listener |
+//! | [`supervise`], [`attributes`], [`servers`], [`terminals`], [`caller`] | answers to the listener |
 //! | [`loopback`] | the command's sockets |
 
 mod attributes;
@@ -39,6 +39,7 @@ mod split;
 mod start;
 mod streams;
 mod supervise;
+mod terminals;
 
 use std::path::PathBuf;
 
@@ -73,6 +74,7 @@ use place::{OWN_VARIABLES, RunHome, RunTempDir};
 use proxy::ProxyParts;
 use servers::PublishedPorts;
 use supervise::{CommandLimit, Supervisor};
+use terminals::PseudoTerminals;
 
 /// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
 /// workspace are writable.
@@ -177,6 +179,7 @@ fn run_decided(
         signals,
         writable: writable(&rules),
         published,
+        terminals: PseudoTerminals::default(),
         limit,
     };
     let ended = supervisor.run();

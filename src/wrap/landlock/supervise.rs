@@ -14,6 +14,7 @@ use rustix::net::sockopt::socket_cookie;
 use rustix::process::{Pid, WaitOptions};
 
 use super::servers::PublishedPorts;
+use super::terminals::PseudoTerminals;
 use super::{attributes, loopback};
 use crate::plan::TimePlan;
 use crate::plan::time::EndCause;
@@ -66,6 +67,8 @@ pub struct Supervisor {
     pub writable: Vec<PathBuf>,
     /// Where the command may have servers.
     pub published: PublishedPorts,
+    /// The command's pseudo-terminals.
+    pub terminals: PseudoTerminals,
     /// When the command ends.
     pub limit: Option<CommandLimit>,
 }
@@ -195,6 +198,7 @@ impl Supervisor {
         };
         let done = match call.number {
             libc::SYS_socket => self.give_socket(call),
+            libc::SYS_open | libc::SYS_openat => self.terminals.answer(listener, call),
             libc::SYS_bind | libc::SYS_listen => answered(self.published.make(listener, call)),
             _ => answered(attributes::change(listener, call, &self.writable)),
         };
