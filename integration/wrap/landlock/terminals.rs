@@ -76,6 +76,47 @@ print('again')";
     }
 }
 
+/// A job's container without options: its /dev/ptmx is a link, and Docker's filter forbids pidfd_getfd(2).
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_pseudo_terminals_work_in_a_container_where_ports_are_not_published() {
+    let docker = Docker::connect();
+    let mount = format!("{}:/ab:ro", program());
+    let options = ["--runtime", "runc", "-v", &mount, "-w", "/w"];
+    let job = docker.start(&options, &["test-workloads", "sleep", "1000"]);
+    let wrap = |options: &[&str], script: &str| {
+        let words = ["/ab", "wrap", "--quiet", "--walls", "landlock"];
+        let command = ["--", "python3", "-c", script];
+        job.exec(&[], &[&words[..], options, &command].concat())
+    };
+    let spawned = wrap(&[], "import pty; pty.spawn(['sh', '-c', 'tty'])").ok();
+    assert!(spawned.contains("/dev/pts/"), "{spawned}");
+    let refused = wrap(&["--publish", "3000"], "print('ran')");
+    assert!(!refused.stdout.contains("ran"), "{refused}");
+    let refused = refused.failed();
+    let words = "needs pidfd_getfd(2), which the seccomp filter around this process forbids";
+    assert!(refused.contains(words), "{refused}");
+    // The control: the container's filter alone is in the way.
+    let options = [&options[..], &["--security-opt", "seccomp=unconfined"]].concat();
+    let open = docker.start(&options, &["test-workloads", "sleep", "1000"]);
+    let server = "import socket; print(socket.create_server(('0.0.0.0', 3000)).getsockname())";
+    let words = [
+        "/ab",
+        "wrap",
+        "--quiet",
+        "--walls",
+        "landlock",
+        "--publish",
+        "3000",
+        "--",
+        "python3",
+        "-c",
+        server,
+    ];
+    let served = open.exec(&[], &words).ok();
+    assert!(served.contains("('127.0.0.1', 3000)"), "{served}");
+}
+
 /// A user's program outside with a pseudo-terminal.
 struct Outside {
     child: Child,
