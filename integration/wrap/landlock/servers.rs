@@ -274,7 +274,9 @@ def swap():
 threading.Thread(target=swap, daemon=True).start()
 sys.setswitchinterval(1e-6)
 wrong = right = 0
-for turn in range(1000):
+turn = 0
+while turn < 1000 or (turn < 50000 and not right):
+    turn += 1
     time.sleep(0.0001)
     libc.bind(target, address, 16)
     libc.listen(target, 1)

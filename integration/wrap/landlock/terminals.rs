@@ -298,7 +298,10 @@ def swap():
 threading.Thread(target=swap, daemon=True).start()
 sys.setswitchinterval(1e-6)
 seen = set()
-for turn in range(2000):
+turn = 0
+while turn < 2000 or (turn < 100000 and own not in seen):
+    turn += 1
+    time.sleep(0.0001)
     fd = libc.open(path, os.O_RDWR | os.O_NOCTTY)
     if fd >= 0:
         seen.add(os.readlink('/proc/self/fd/%d' % fd).encode())
