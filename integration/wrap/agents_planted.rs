@@ -64,12 +64,18 @@ fn f38_the_program_that_is_judged_is_the_one_that_runs() {
     ] {
         person.plants(&format!("{entry}:{own}"), "");
     }
-    // Nor does one count that is nowhere.
+    // Nor does one count that is nowhere, of which the runtime says only that (NEWCOMER4, 2.11).
     let [_, alone] = person.by_path("/usr/bin:/bin", &[], &["claude", SEEN]);
-    let said = alone.failed();
+    assert_eq!(
+        (alone.code, alone.stderr.lines().count()),
+        (127, 1),
+        "{alone}"
+    );
+    let [_, dry] = person.by_path("/usr/bin:/bin", &["--dry-run"], &["claude", SEEN]);
+    let shown = dry.ok();
     assert!(
-        said.contains("is not chosen by the command's name"),
-        "{said}"
+        !shown.contains("api.anthropic.com") && !shown.contains("your login"),
+        "{shown}"
     );
     // The control: what comes after it does not matter, nor what only the user writes. No shell searches PATH here.
     let perl = "#!/usr/bin/perl\nexec '/bin/bash', '-c', $ARGV[0];\n";
