@@ -356,9 +356,10 @@ impl LineFilter {
 
     fn keeps(&self, line: &LogLine) -> bool {
         let wall = self.wall.as_deref();
-        // The end of a run was allowed by no rule, unlike that of a connection.
-        let is_life = line.event.wall == WallName::Life && line.event.verdict == Verdict::Ended;
-        if is_life && !self.verdicts.is_empty() {
+        // Unlike the end of a connection, that of a run or of a rule was allowed by no rule.
+        let is_network = line.event.wall == WallName::Network;
+        let is_end = line.event.verdict == Verdict::Ended && !is_network;
+        if is_end && !self.verdicts.is_empty() {
             return false;
         }
         wall.is_none_or(|wall| wall == line.event.wall.as_str())
@@ -467,7 +468,8 @@ mod tests {
             filter.lists(&filter.among(logs))
         };
         let life = ended(WallName::Life, EventDetail::life(LifeState::Ended));
-        assert!(!lists(&life, &["--allowed"]));
+        let rule = ended(WallName::Rules, EventDetail::life(LifeState::Ended));
+        assert!(!lists(&life, &["--allowed"]) && !lists(&rule, &["--allowed"]));
         assert!(lists(&life, &[]) && lists(&life, &["--wall", "life"]));
         // The control: a connection that ended was allowed.
         let what = EventDetail::attempt(ConnectionKind::Http, "a.test", Some(443));

@@ -42,15 +42,15 @@ pub fn tell(status: i32, leads_to: impl Fn(&ServiceSocket) -> Result<bool>) -> R
 }
 
 fn line(sockets: &[String]) -> Option<String> {
-    let (noun, them) = match sockets {
+    let (are, them) = match sockets {
         [] => return None,
-        [_] => ("a database's socket", "it"),
-        _ => ("databases' sockets", "them"),
+        [_] => ("socket is", "it"),
+        _ => ("sockets are", "them"),
     };
     let sockets: Vec<&str> = sockets.iter().map(String::as_str).collect();
     let option = Tool::Wrap.adds(Field::NetworkConnect, &sockets);
     Some(format!(
-        "agentbox: {noun} of this machine, not visible inside; {option} reaches {them}"
+        "agentbox: this machine's database {are} not visible inside; {option} reaches {them}"
     ))
 }
 
@@ -118,10 +118,11 @@ mod tests {
         assert_eq!(
             line(&[one.to_owned()]).unwrap(),
             format!(
-                "agentbox: a database's socket of this machine, not visible inside; --connect {one} reaches it"
+                "agentbox: this machine's database socket is not visible inside; --connect {one} reaches it"
             )
         );
         let both = line(&[one, other].map(str::to_owned)).unwrap();
+        assert!(both.contains("sockets are not"), "{both}");
         assert!(both.ends_with(&format!("; --connect {one} --connect {other} reaches them")));
     }
 }
