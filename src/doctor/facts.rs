@@ -33,7 +33,7 @@ pub struct DoctorFacts {
     /// The policy of `wrap` without options, from the user's own settings, or the reason why it fails.
     pub wrap_policy: Result<String, String>,
     /// The policy of a container without annotations, or the reason why none can be created.
-    pub engine_policy: Result<String, String>,
+    pub engine_policy: Result<Option<String>, String>,
     /// The directory of records, or the reason why there is none.
     pub records: Result<PathBuf, String>,
     /// The directory of logs, or the reason why there is none.
@@ -142,12 +142,12 @@ pub fn read(global: &mut GlobalOptions) -> io::Result<DoctorFacts> {
     })
 }
 
-/// The policy that `create` chooses for a container without annotations.
-fn engine_policy(files: &NodeFiles, global: &GlobalOptions) -> Result<String, String> {
+/// The policy that `create` chooses for a container without annotations. `None`: no walls.
+fn engine_policy(files: &NodeFiles, global: &GlobalOptions) -> Result<Option<String>, String> {
     let selection = files.select(global, &Default::default(), WrapOptions::NOTHING);
     match selection.map_err(|error| log::chain(&error))? {
-        Selection::Policy(resolved) => Ok(resolved.policy.name.to_string()),
-        Selection::Unconfined { .. } => Ok("unconfined: containers have no walls".to_owned()),
+        Selection::Policy(resolved) => Ok(Some(resolved.policy.name.to_string())),
+        Selection::Unconfined { .. } => Ok(None),
     }
 }
 

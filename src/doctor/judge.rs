@@ -250,14 +250,25 @@ fn policies(facts: &DoctorFacts) -> Vec<Check> {
     if facts.node.1.is_err() {
         return Vec::new();
     }
-    let line = |name, needed_for, policy: &Result<String, String>| match policy {
-        Ok(policy) => ok(name, needed_for, policy.clone()),
+    let line = |name, needed_for, policy: Result<Option<&String>, &String>| {
+        match policy {
+        Ok(Some(policy)) => ok(name, needed_for, policy.clone()),
+        Ok(None) => ok(name, needed_for, "unconfined").lacking(
+            CheckState::Warning,
+            "containers without the annotation dev.agentbox.policy have no walls: set `default` in the node's file",
+        ),
         Err(why) => ok(name, needed_for, "none can be selected without options")
             .lacking(CheckState::Missing, why.clone()),
+    }
     };
-    let mut lines = vec![line("policy", BY_WRAP, &facts.wrap_policy)];
+    let mut lines = vec![line(
+        "policy",
+        BY_WRAP,
+        facts.wrap_policy.as_ref().map(Some),
+    )];
     if facts.ordinary.is_none() {
-        lines.push(line("engine-policy", ENGINES, &facts.engine_policy));
+        let policy = facts.engine_policy.as_ref().map(Option::as_ref);
+        lines.push(line("engine-policy", ENGINES, policy));
     }
     lines
 }

@@ -39,7 +39,7 @@ fn node() -> DoctorFacts {
             Ok(NodeSummary::default()),
         ),
         wrap_policy: Ok("standard".to_owned()),
-        engine_policy: Ok("standard".to_owned()),
+        engine_policy: Ok(Some("standard".to_owned())),
         records: Ok("/run/agentbox".into()),
         logs: Ok(LogDirectory {
             path: "/var/lib/agentbox/runs".into(),
@@ -183,6 +183,12 @@ fn each_lack_has_a_line_that_says_what_does_not_work() {
             "engine-policy",
             Missing,
             [true, true, false],
+        ),
+        Case(
+            |n| n.engine_policy = Ok(None),
+            "engine-policy",
+            Warning,
+            [true; 3],
         ),
         Case(
             |n| {

@@ -229,7 +229,9 @@ mod tests {
             format!(r#"{{"{key}":1,"{key}":1}}"#),
             format!(r#"{{"{key}\u0007":1}}"#),
             body(&format!(r#""method":"{key}""#)),
-            body(&format!(r#""method":"tools/call","params":{{"name":"{key}"}}"#)),
+            body(&format!(
+                r#""method":"tools/call","params":{{"name":"{key}"}}"#
+            )),
         ] {
             let why = calls(&text).unwrap_err();
             assert!(why.len() < 400, "{}", why.len());
