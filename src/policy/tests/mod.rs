@@ -80,13 +80,11 @@ impl Case {
             node: &self.node,
             files: &self.files,
             presets: &self.presets,
-            asker: match self.asked.is_empty() {
-                true => Asker::Container,
-                false => Asker::Operator,
-            },
+            asker: Asker::Container,
             tool: self.tool,
-            asked: &self.asked,
+            asked: WrapOptions::NOTHING,
         }
+        .asked_by_wrap(&self.asked)
     }
 
     fn resolve(&self) -> Result<Selection, PolicyError> {

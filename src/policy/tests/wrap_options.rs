@@ -19,6 +19,18 @@ fn own(text: &str) -> PolicyOption {
 }
 
 #[test]
+fn a_preset_that_is_missing_has_a_cure_in_wraps_words() {
+    let error = case().allow("@npm").error().to_string();
+    assert!(error.ends_with("; or list hosts: --allow HOST"), "{error}");
+    // The control: an annotation of an engine.
+    let error = case().field("network.allow", "@npm").error().to_string();
+    assert!(
+        error.contains("dev.agentbox.network.allow=+,HOST"),
+        "{error}"
+    );
+}
+
+#[test]
 fn options_add_to_the_policy_and_say_so() {
     let resolved = case()
         .allow("a.test")
