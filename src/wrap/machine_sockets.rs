@@ -20,25 +20,32 @@ const PLACES: [&str; 2] = ["/run", "/var/lib"];
 const MOST: usize = 3;
 
 /// Says which option leads to the machine's databases, if the command failed by itself: a shell's own statuses begin at 126, and
-/// 124 is timeout(1)'s. `leads_to` says whether the option would be accepted.
-pub fn tell(status: i32, leads_to: impl Fn(&ServiceSocket) -> Result<bool>) -> Result<()> {
+/// 124 is timeout(1)'s. `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it yet:
+/// nothing shows that the command tried a socket, so the line comes once.
+pub fn tell(
+    status: i32,
+    leads_to: impl Fn(&ServiceSocket) -> Result<bool>,
+    is_new: impl FnOnce() -> bool,
+) {
     if !(1..124).contains(&status) {
-        return Ok(());
+        return;
     }
     let table = procfs::lossy("/proc/self/net/unix").unwrap_or_else(|error| {
         log::debug!("look for databases of this machine: {error}");
         String::new()
     });
-    let mut offered = Vec::new();
-    for socket in listening(&table).into_iter().take(MOST) {
-        if leads_to(&socket)? {
-            offered.push(socket.to_string());
-        }
-    }
-    if let Some(line) = line(&offered) {
+    let listening = listening(&table).into_iter().take(MOST);
+    let leads_to = |socket: &ServiceSocket| {
+        let why = |error: &anyhow::Error| log::debug!("look at {socket}: {error:#}");
+        leads_to(socket).inspect_err(why).unwrap_or(false)
+    };
+    let offered: Vec<String> = listening
+        .filter(leads_to)
+        .map(|socket| socket.to_string())
+        .collect();
+    if let Some(line) = line(&offered).filter(|_| is_new()) {
         complain(&line);
     }
-    Ok(())
 }
 
 fn line(sockets: &[String]) -> Option<String> {
@@ -50,7 +57,7 @@ fn line(sockets: &[String]) -> Option<String> {
     let sockets: Vec<&str> = sockets.iter().map(String::as_str).collect();
     let option = Tool::Wrap.adds(Field::NetworkConnect, &sockets);
     Some(format!(
-        "agentbox: this machine's database {are} not visible inside; {option} reaches {them}"
+        "agentbox: this machine's database {are} not visible inside; {option} reaches {them} (said once)"
     ))
 }
 
@@ -118,11 +125,13 @@ mod tests {
         assert_eq!(
             line(&[one.to_owned()]).unwrap(),
             format!(
-                "agentbox: this machine's database socket is not visible inside; --connect {one} reaches it"
+                "agentbox: this machine's database socket is not visible inside; --connect {one} reaches it (said once)"
             )
         );
         let both = line(&[one, other].map(str::to_owned)).unwrap();
         assert!(both.contains("sockets are not"), "{both}");
-        assert!(both.ends_with(&format!("; --connect {one} --connect {other} reaches them")));
+        assert!(both.ends_with(&format!(
+            "; --connect {one} --connect {other} reaches them (said once)"
+        )));
     }
 }
