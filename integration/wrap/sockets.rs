@@ -112,7 +112,11 @@ fn script(rest: &str) -> String {
 
 /// The two ways to start `wrap`: by sudo, and without a right.
 fn each(person: &Account, options: &[&str], script: &str, see: impl Fn(&str, Finished)) {
+    // What is said once is said to each.
+    let forget = || person.does("rm -rf ~/.local/state/agentbox/notices");
+    forget();
     see("sudo", person.wrap(options, script));
+    forget();
     see("alone", person.wraps(options, script));
 }
 

@@ -135,6 +135,11 @@ fn closed_ports(port: u16) -> Option<&'static ClosedPorts> {
     all.find(|closed| closed.ports.contains(&port))
 }
 
+/// What makes a port of the machine one that no policy leads to, as a clause.
+pub fn closed_port(port: u16) -> Option<&'static str> {
+    closed_ports(port).map(|closed| closed.why.as_str())
+}
+
 /// Why a service is refused; `None` if it is not.
 fn why_not(
     item: &ConnectService,

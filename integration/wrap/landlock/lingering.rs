@@ -1,11 +1,14 @@
-//! A socket that is closed slowly keeps `wrap` from nothing.
+//! `wrap` alone keeps the time limit of these walls: nothing that the command does holds it up.
 
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;
 
 use super::Place;
-use crate::command::run_for;
+use crate::command::{Finished, run_for};
+use crate::direct::program;
+use crate::docker::Docker;
+use crate::wrap::account::Account;
 
 /// Closes sockets with SO_LINGER and unsent data while `wrap` may hold a copy of them, then runs on. Prints the time that
 /// the kernel has noted.
@@ -78,4 +81,60 @@ fn p02_no_lingering_socket_stretches_the_time_limit_of_landlocks_walls() {
     let bare = run_for(Duration::from_secs(60), Command::new("python3").args(bare));
     assert!(bare.ok().contains("lingers (1, 1000)"));
     drop(wrap);
+}
+
+/// `wrap` with a limit of some seconds, in a terminal, whose foreground group it is in.
+fn limited_at_a_terminal(person: &Account, script: &str) -> Finished {
+    let program = program();
+    let wrap = format!(
+        "exec {program} wrap --walls landlock --quiet --timeout 5s --set time.grace=1s -- python3 -c '{script}'"
+    );
+    let command = ["script", "-qec", &wrap, "/dev/null"];
+    run_for(Duration::from_secs(45), &mut person.alone(&command))
+}
+
+/// A read from the background stops the reader's whole group (SIGTTIN), which is `wrap`'s too.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_no_read_from_the_background_stops_landlocks_wrap() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let ended = limited_at_a_terminal(
+        &person,
+        "
+import os, signal, time
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.tcsetpgrp(0, os.getpid())
+    time.sleep(60)
+time.sleep(1)
+if os.fork() == 0:
+    os.read(0, 1)
+print(\"stopped\" if os.getpgrp() != os.tcgetpgrp(0) else \"in front\", flush=True)
+time.sleep(60)",
+    );
+    assert_eq!(ended.code, 124, "{ended}");
+}
+
+/// A descriptor is installed by the caller itself, once it has a processor: `wrap` waits for that, and not long.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_no_caller_without_a_processor_stretches_the_time_limit_of_landlocks_walls() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let ended = limited_at_a_terminal(
+        &person,
+        "
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.sched_setaffinity(0, {0})
+for _ in range(60):
+    if os.fork() == 0:
+        while True: pass
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while True:
+    for fd in os.openpty(): os.close(fd)",
+    );
+    assert_eq!(ended.code, 124, "{ended}");
 }

@@ -153,6 +153,9 @@ fn landlock_publish_refuses_what_needs_a_namespace_and_obeys_the_ceiling() {
         let words = ["needs a network namespace", "use --publish 3000"];
         assert!(words.iter().all(|part| why.contains(part)), "{why}");
     }
+    // The command reaches what listens there later, too.
+    let engine = refused(&["--publish", "2375"]);
+    assert!(engine.contains("Docker's API"), "{engine}");
     let low = refused(&["--publish", "80"]);
     assert!(low.contains("choose a higher one"), "{low}");
     let words = [

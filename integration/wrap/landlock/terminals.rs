@@ -73,6 +73,16 @@ for _ in range(300): [os.close(fd) for fd in os.openpty()]
 print('again')";
         let said = run(&mut wrapped(&person, by, &["/usr/bin/python3", "-c", many])).ok();
         assert!(said.contains("most 64 28\nagain"), "{by}: {said}");
+        // A caller without a free descriptor gets an error, not silence.
+        let few = "import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+kept = []
+try:
+    while True: kept.append(os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY))
+except OSError as error:
+    print('errno', error.errno)";
+        let said = run(&mut wrapped(&person, by, &["/usr/bin/python3", "-c", few])).ok();
+        assert!(said.contains("errno 24"), "{by}: {said}");
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use crate::sys::deadline::Deadline;
 
 /// `SECCOMP_IOCTL_NOTIF_RECV` and its kin, of linux/seccomp.h.
 const RECEIVE: libc::c_ulong = 0xc050_2100;
@@ -136,7 +139,11 @@ pub fn answer(
     done(rc)
 }
 
-/// Answers a call with a copy of a descriptor, under the caller's lowest free number.
+/// How long a caller may take to receive a descriptor: it installs it itself, once it has a processor.
+const RECEIVED_WITHIN: Duration = Duration::from_secs(3);
+
+/// Answers a call with a copy of a descriptor, under the caller's lowest free number. If it cannot have one, or does not receive it
+/// within three seconds, its call fails: the kernel goes on waiting for an answer then (seccomp_unotify(2)).
 pub fn give(
     listener: BorrowedFd<'_>,
     call: &NotifiedCall,
@@ -150,12 +157,15 @@ pub fn give(
         new: 0,
         new_flags: flags,
     };
+    let within = Deadline::begin(RECEIVED_WITHIN, None)?;
     // SAFETY: `add` has the layout of the struct that this request reads, and outlives the call.
     let rc = unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR as _, &raw const add) };
-    match rc {
-        0.. => Ok(()),
-        _ => done(rc),
-    }
+    let given = done(rc);
+    drop(within);
+    given.or_else(|error| {
+        let errno = error.raw_os_error().unwrap_or(libc::EACCES);
+        self::answer(listener, call, NotifyAnswer::Failed(errno))
+    })
 }
 
 fn done(rc: libc::c_int) -> io::Result<()> {

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::plan::connect::closed_port;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{DecidedPlan, NetworkPlan, Plan, ServiceTarget};
 use crate::policy::{NetworkMode, Origin};
@@ -23,7 +24,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "/etc/hosts and /etc/resolv.conf are not visible, so that no name resolves, not even localhost: use 127.0.0.1",
         "there is no pid namespace: /proc shows other processes' names and command lines, and files such as /proc/keys; \
          after kill -9 of wrap, processes of the command may go on, behind the walls",
-        "the command uses the caller's terminal; your other programs see its pseudo-terminals, at most 64",
+        "the command uses the caller's terminal; your other programs see its pseudo-terminals, at most half of the machine's",
         "writes outside of the workspace are refused rather than discarded",
         "the command can write the project's .agentbox.toml: a changed file has no effect until you trust it again",
         "the command can write git hooks, .git/config, .vscode and other files that your tools run later: review them before you go on",
@@ -38,11 +39,11 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     all.push(
         match plan.network.mode {
             NetworkMode::Allowlist => {
-                "only the proxy of HTTPS_PROXY reaches hosts, and no server on the loopback is reachable; \
+                "only the proxy of HTTPS_PROXY reaches hosts, and no other server on the loopback is reachable; \
                  other users see the proxy's port on the loopback, and their connections are reset"
             }
             NetworkMode::Local => {
-                "no host is reachable, not even a server on the loopback; the proxy of HTTPS_PROXY names the missing rule"
+                "no host is reachable, and no other server on the loopback; the proxy of HTTPS_PROXY names the missing rule"
             }
             NetworkMode::None => "no host is reachable, not even the loopback",
         }
@@ -110,6 +111,12 @@ fn time_without_cgroup(plan: &Plan) -> Option<&'static str> {
 /// Why inbound ports need a network namespace: here the command's server has the node's port itself.
 fn publishes_elsewhere(network: &NetworkPlan) -> Option<String> {
     network.inbound.iter().find_map(|port| {
+        // The command reaches what listens there, too.
+        if let Some(why) = closed_port(*port) {
+            return Some(format!(
+                "--publish {port} would also lead to port {port} of this machine, which is {why}: use another port"
+            ));
+        }
         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, *port));
         let also = SocketAddr::from((Ipv6Addr::LOCALHOST, *port));
         let Some(addresses) = network.published.get(port) else {

@@ -210,8 +210,8 @@ fn no_listener(error: std::io::Error) -> anyhow::Error {
              without `wrap`"
         }
         false => {
-            "this looks like a sandbox of agentbox already: run the command without `wrap` (`--walls landlock` needs a seccomp \
-             listener, which the filter here forbids)"
+            "`--walls landlock` needs a seccomp listener, which this kernel or the filter here forbids: inside a container of agentbox \
+             run the command without `wrap`, elsewhere try other walls"
         }
     };
     anyhow!(error).context(what)

@@ -36,13 +36,16 @@ const PASSED: [Signal; 9] = [
     Signal::SIGWINCH,
     Signal::SIGCONT,
 ];
+/// What a terminal sends to the whole group of a process that reads or sets it from the background: the command could stop wrap so,
+/// and with it the time limit.
+const OF_THE_BACKGROUND: [Signal; 2] = [Signal::SIGTTIN, Signal::SIGTTOU];
 /// `SI_KERNEL`: the terminal sent it to the whole foreground group, including the command.
 const BY_THE_TERMINAL: i32 = 0x80;
 
 /// Blocks the signals, so that wrap reads them from a descriptor.
 pub fn signals() -> Result<SignalFd> {
     let mut set = SigSet::empty();
-    for signal in PASSED {
+    for signal in PASSED.into_iter().chain(OF_THE_BACKGROUND) {
         set.add(signal);
     }
     set.add(Signal::SIGCHLD);
@@ -168,7 +171,7 @@ impl Supervisor {
                 continue;
             };
             let is_the_terminals = heard.ssi_code == BY_THE_TERMINAL;
-            if signal != Signal::SIGCHLD && !is_the_terminals {
+            if PASSED.contains(&signal) && !is_the_terminals {
                 let pid = nix::unistd::Pid::from_raw(self.command.as_raw_pid());
                 // It may have just ended.
                 let _gone = nix::sys::signal::kill(pid, signal);

@@ -13,9 +13,10 @@ use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, ptsname};
 
 use super::caller::Caller;
+use crate::sys::procfs;
 use crate::sys::seccomp::notify::{self, NotifiedCall, NotifyAnswer};
 
-/// The most pseudo-terminals at a time: the kernel's are few (kernel.pty.max). Any number from ten on serves.
+/// The most pseudo-terminals with an open master: the kernel's are few (kernel.pty.max). Any number from ten on serves.
 const MOST: usize = 64;
 
 const MULTIPLEXER: &std::ffi::CStr = c"/dev/ptmx";
@@ -110,7 +111,7 @@ impl PseudoTerminals {
     fn make(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut all = self.0.borrow_mut();
         all.retain(PseudoTerminal::is_open);
-        if all.len() >= MOST {
+        if all.len() >= MOST || !has_room() {
             return Err(Errno::NOSPC);
         }
         let master = open(MULTIPLEXER, flags, Mode::empty())?;
@@ -119,6 +120,19 @@ impl PseudoTerminals {
         let name = ptsname(&master, Vec::new())?;
         all.push(PseudoTerminal { name, end });
         Ok(master)
+    }
+}
+
+/// Whether half of the machine's pseudo-terminals are free. One whose other end alone is open is not among those that are counted
+/// here, and still takes a number (tty_release, pty_unix98_remove).
+fn has_room() -> bool {
+    let number = |name: &str| -> Option<u32> {
+        let text = procfs::lossy(format!("/proc/sys/kernel/pty/{name}")).ok()?;
+        text.trim().parse().ok()
+    };
+    match (number("nr"), number("max")) {
+        (Some(used), Some(most)) => used < most / 2,
+        _ => false,
     }
 }
 
