@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::Result;
-
+use super::request::WrapRequest;
+use super::settings::is_first_time;
 use crate::log::complain;
 use crate::plan::sockets::is_database;
 use crate::policy::connect::ServiceSocket;
@@ -20,13 +20,8 @@ const PLACES: [&str; 2] = ["/run", "/var/lib"];
 const MOST: usize = 3;
 
 /// Says which option leads to the machine's databases, if the command failed by itself: a shell's own statuses begin at 126, and
-/// 124 is timeout(1)'s. `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it yet:
-/// nothing shows that the command tried a socket, so the line comes once.
-pub fn tell(
-    status: i32,
-    leads_to: impl Fn(&ServiceSocket) -> Result<bool>,
-    is_new: impl FnOnce() -> bool,
-) {
+/// 124 is timeout(1)'s. Nothing shows that the command tried a socket, so the line comes once for a user.
+pub fn tell(wanted: &WrapRequest, status: i32) {
     if !(1..124).contains(&status) {
         return;
     }
@@ -37,13 +32,14 @@ pub fn tell(
     let listening = listening(&table).into_iter().take(MOST);
     let leads_to = |socket: &ServiceSocket| {
         let why = |error: &anyhow::Error| log::debug!("look at {socket}: {error:#}");
-        leads_to(socket).inspect_err(why).unwrap_or(false)
+        wanted.leads_to(socket).inspect_err(why).unwrap_or(false)
     };
     let offered: Vec<String> = listening
         .filter(leads_to)
         .map(|socket| socket.to_string())
         .collect();
-    if let Some(line) = line(&offered).filter(|_| is_new()) {
+    if let Some(line) = line(&offered).filter(|_| is_first_time(&wanted.person, "database-sockets"))
+    {
         complain(&line);
     }
 }

@@ -162,11 +162,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let without = prepared.without_network.as_ref();
     // A denial explains a failure better.
     if !wanted.quiet && !connected && without.is_none() && refused.is_empty() {
-        machine_sockets::tell(
-            status.code,
-            |socket| wanted.leads_to(socket),
-            || settings::is_first_time(&wanted.person, "database-sockets"),
-        );
+        machine_sockets::tell(wanted, status.code);
     }
     if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
         closing::without_network(who, &wanted.asked.answers);

@@ -46,8 +46,14 @@ use super::list::SystemList;
 use super::person::Person;
 use super::{repository, workspace};
 
-/// Whether the user has not seen this notice; from now on they have. If that cannot be kept, it stays new.
+/// Whether the user has not seen this notice; from now on they have. If that cannot be kept, it stays new. What keeps it is the
+/// user's own, also behind sudo.
 pub fn is_first_time(person: &Person, notice: &str) -> bool {
+    let look = || is_new(person, notice);
+    person.looking(look).unwrap_or(true)
+}
+
+fn is_new(person: &Person, notice: &str) -> bool {
     let Some(home) = places::home(person) else {
         return true;
     };
