@@ -9,19 +9,16 @@
 //! Why our own compiler: seccompiler has one match action per filter, no NOTIFY, no i386 and no x32 check, and its
 //! chain is linear (1,513 instructions for Docker's profile). Tests use it as the reference for our rules.
 
-#[rustfmt::skip]
-mod base;
 mod graph;
 mod interp;
 mod layout;
-#[rustfmt::skip]
-mod more;
 mod oci;
 mod ours;
 mod profile;
 mod program;
 mod rule;
 mod saved;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod words;

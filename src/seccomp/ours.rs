@@ -2,9 +2,10 @@
 
 use super::FilterPolicy;
 use super::SeccompError;
-use super::base::{BASE, BaseRule, LOGGED, REASONS};
-use super::more::{ATTRIBUTES, DEBUG, DEVICES, ExtraRule, PARANOID, SET_ID};
 use super::rule::{ENOSYS, EPERM, Rule, SyscallVerdict};
+use super::tables::{
+    ATTRIBUTES, BASE, BaseRule, DEBUG, DEVICES, ExtraRule, LOGGED, PARANOID, REASONS, SET_ID,
+};
 use crate::kernel::SyscallName;
 use crate::policy::SyscallProfile;
 

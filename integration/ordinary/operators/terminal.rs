@@ -5,9 +5,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// The build script, for the way it reads a clone.
-#[path = "../../../build.rs"]
-#[expect(dead_code, reason = "its main is cargo's")]
+/// The build script's way to read a clone.
+#[path = "../../../hack/build.d/commit.rs"]
 mod build_script;
 
 /// The binary under test.
