@@ -11,6 +11,7 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::kernel::syscall::{NONE, ROWS};
 pub use calls::*;
 
 /// A system call with harmless arguments.
@@ -23,12 +24,21 @@ pub struct TestCall {
 }
 
 impl TestCall {
-    const fn new(name: &'static str, number: libc::c_long, first: [u64; 5]) -> Self {
-        let [a, b, c, d, e] = first;
+    const fn new<const N: usize>(
+        name: &'static str,
+        number: libc::c_long,
+        first: [u64; N],
+    ) -> Self {
+        let mut arguments = [0; 6];
+        let mut at = 0;
+        while at < N {
+            arguments[at] = first[at];
+            at += 1;
+        }
         Self {
             name,
             number,
-            arguments: [a, b, c, d, e, 0],
+            arguments,
         }
     }
 
@@ -45,6 +55,23 @@ impl TestCall {
             -1 => Err(last()),
             _ => Ok(()),
         }
+    }
+}
+
+/// The number of the call that a name begins with. The compiler refuses a name that x86_64 does not have.
+const fn number(name: &str) -> libc::c_long {
+    let name = name.as_bytes();
+    let mut row = 0;
+    loop {
+        let (known, mut at) = (ROWS[row].name.as_bytes(), 0);
+        while at < known.len() && at < name.len() && known[at] == name[at] {
+            at += 1;
+        }
+        let is_end = at == name.len() || matches!(name[at], b'(' | b',');
+        if at == known.len() && is_end && ROWS[row].x86_64 != NONE {
+            return ROWS[row].x86_64 as libc::c_long;
+        }
+        row += 1;
     }
 }
 

@@ -47,7 +47,18 @@ fn always(promise: &Promise) -> bool {
     promise.walls.is_some()
 }
 
+/// Of calls that every policy denies.
+const fn calls(
+    id: &'static str,
+    threats: &'static [&'static str],
+    tried: &'static str,
+    find: fn(&Promise) -> Finding,
+) -> Probe {
+    probe(id, threats, tried, always, Attempt::Finds(find))
+}
+
 /// The probes.
+#[rustfmt::skip]
 pub const PROBES: &[Probe] = &[
     Probe {
         expected: "the mode 2 of prctl(PR_GET_SECCOMP)",
@@ -60,34 +71,10 @@ pub const PROBES: &[Probe] = &[
             Attempt::Finds(mode),
         )
     },
-    probe(
-        "io-uring",
-        &["S01"],
-        "set up io_uring",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::IO_URING)),
-    ),
-    probe(
-        "other-processes",
-        &["S02"],
-        "trace, read and copy descriptors of processes that do not exist",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::OTHERS)),
-    ),
-    probe(
-        "kernel-programs",
-        &["S03"],
-        "call bpf, perf_event_open and userfaultfd",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::PROGRAMMABLE)),
-    ),
-    probe(
-        "namespaces",
-        &["S04"],
-        "create namespaces by unshare, and join by setns",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::NAMESPACES)),
-    ),
+    calls("io-uring", &["S01"], "set up io_uring", |p| denied(p, attempt::IO_URING)),
+    calls("other-processes", &["S02"], "trace, read and copy descriptors of processes that do not exist", |p| denied(p, attempt::OTHERS)),
+    calls("kernel-programs", &["S03"], "call bpf, perf_event_open and userfaultfd", |p| denied(p, attempt::PROGRAMMABLE)),
+    calls("namespaces", &["S04"], "create namespaces by unshare, and join by setns", |p| denied(p, attempt::NAMESPACES)),
     probe(
         "mounts",
         &["S05"],
@@ -95,41 +82,11 @@ pub const PROBES: &[Probe] = &[
         always,
         Attempt::Finds(mounts),
     ),
-    probe(
-        "keys",
-        &["S06", "S19"],
-        "look up the session keyring",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::KEYS)),
-    ),
-    probe(
-        "handles",
-        &["S07"],
-        "open files by handle",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::HANDLES)),
-    ),
-    probe(
-        "personality",
-        &["S08"],
-        "switch off memory protection and random addresses",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::PERSONALITY)),
-    ),
-    probe(
-        "administration",
-        &["S09"],
-        "call modules, swap, clocks, kexec and reboot with wrong arguments",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::ADMINISTRATION)),
-    ),
-    probe(
-        "terminal-input",
-        &["S10"],
-        "type into a terminal, also with high bits in the request",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::TERMINALS)),
-    ),
+    calls("keys", &["S06", "S19"], "look up the session keyring", |p| denied(p, attempt::KEYS)),
+    calls("handles", &["S07"], "open files by handle", |p| denied(p, attempt::HANDLES)),
+    calls("personality", &["S08"], "switch off memory protection and random addresses", |p| denied(p, attempt::PERSONALITY)),
+    calls("administration", &["S09"], "call modules, swap, clocks, kexec and reboot with wrong arguments", |p| denied(p, attempt::ADMINISTRATION)),
+    calls("terminal-input", &["S10"], "type into a terminal, also with high bits in the request", |p| denied(p, attempt::TERMINALS)),
     Probe {
         expected: "death by SIGSYS",
         ..probe(
@@ -150,41 +107,11 @@ pub const PROBES: &[Probe] = &[
             Attempt::Dies(i386),
         )
     },
-    probe(
-        "socket-families",
-        &["S12"],
-        "open sockets of other families, also with high bits",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::FAMILIES)),
-    ),
-    probe(
-        "raw-sockets",
-        &["S12", "N13"],
-        "open raw sockets and sockets of other protocols",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::RAW)),
-    ),
-    probe(
-        "netlink",
-        &["N17"],
-        "open netlink sockets other than route",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::NETLINK)),
-    ),
-    probe(
-        "listener",
-        &["S13"],
-        "load a filter with a listener",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::LISTENER)),
-    ),
-    probe(
-        "prctl",
-        &["S14"],
-        "call prctl for memory maps and securebits",
-        always,
-        Attempt::Finds(|p| denied(p, attempt::PRCTL)),
-    ),
+    calls("socket-families", &["S12"], "open sockets of other families, also with high bits", |p| denied(p, attempt::FAMILIES)),
+    calls("raw-sockets", &["S12", "N13"], "open raw sockets and sockets of other protocols", |p| denied(p, attempt::RAW)),
+    calls("netlink", &["N17"], "open netlink sockets other than route", |p| denied(p, attempt::NETLINK)),
+    calls("listener", &["S13"], "load a filter with a listener", |p| denied(p, attempt::LISTENER)),
+    calls("prctl", &["S14"], "call prctl for memory maps and securebits", |p| denied(p, attempt::PRCTL)),
     Probe {
         means: "the container can leave set-user-ID files in its workspace that work on the node",
         ..probe(
