@@ -14,6 +14,10 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use libc::{
+    IFA_ADDRESS, IFA_LOCAL, RT_SCOPE_HOST, RT_TABLE_LOCAL, RTA_OIF, RTA_PREFSRC, RTM_GETLINK,
+    RTM_NEWADDR, RTM_NEWLINK, RTM_NEWROUTE, RTN_LOCAL, RTPROT_BOOT,
+};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
@@ -48,13 +52,6 @@ const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_CREATE: u16 = 0x400;
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_GETLINK: u16 = 18;
-const RTM_NEWADDR: u16 = 20;
-const RTM_GETADDR: u16 = 22;
-const RTM_NEWROUTE: u16 = 24;
-const RTM_GETROUTE: u16 = 26;
-
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_IFNAME: u16 = 3;
 /// A nest, of which IFLA_INFO_KIND is the driver's name for the kind of link.
@@ -62,15 +59,7 @@ const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 /// IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE and the two for IPv4 alone (linux/if_link.h).
 const LARGEST_PACKET: [u16; 4] = [41, 58, 63, 64];
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
 const IFA_F_NODAD: u8 = 0x02;
-const RTA_OIF: u16 = 4;
-const RTA_PREFSRC: u16 = 7;
-const RT_TABLE_LOCAL: u8 = 255;
-const RT_SCOPE_HOST: u8 = 254;
-const RTPROT_BOOT: u8 = 3;
-const RTN_LOCAL: u8 = 2;
 
 /// One network interface, as `RTM_GETLINK` describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 
+use libc::{RTM_GETADDR, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWROUTE};
+
 use super::route::{parse_address, parse_route, route_links};
-use super::{
-    ADDRESS_HEADER, ROUTE_HEADER, RTM_GETADDR, RTM_GETROUTE, RTM_NEWADDR, RTM_NEWROUTE,
-    RouteSocket, u32_at,
-};
+use super::{ADDRESS_HEADER, ROUTE_HEADER, RouteSocket, u32_at};
 use crate::rules::connection::contains;
 
 type Networks = BTreeSet<(IpAddr, u8)>;

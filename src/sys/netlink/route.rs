@@ -5,9 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 
+use libc::{
+    IFA_ADDRESS, IFA_LOCAL, RTA_DST, RTA_GATEWAY, RTA_MULTIPATH, RTA_OIF, RTA_VIA, RTM_GETADDR,
+    RTM_GETROUTE, RTM_NEWADDR, RTM_NEWROUTE, RTN_ANYCAST, RTN_LOCAL, RTN_UNICAST, RTPROT_KERNEL,
+};
+
 use super::{
-    ADDRESS_HEADER, IFA_ADDRESS, IFA_LOCAL, ROUTE_HEADER, RTA_OIF, RTM_GETADDR, RTM_GETROUTE,
-    RTM_NEWADDR, RTM_NEWROUTE, RouteSocket, address_of, attribute, malformed, u16_at, u32_at,
+    ADDRESS_HEADER, ROUTE_HEADER, RouteSocket, address_of, attribute, malformed, u16_at, u32_at,
 };
 
 const RTM_GETNEXTHOP: u16 = 106;
@@ -20,16 +24,8 @@ const NHA_GATEWAY: u16 = 6;
 /// struct nexthop_grp.
 const NEXTHOP_MEMBER: usize = 8;
 
-const RTA_DST: u16 = 1;
-const RTA_GATEWAY: u16 = 5;
-const RTA_MULTIPATH: u16 = 9;
-const RTA_VIA: u16 = 18;
 const RTA_NH_ID: u16 = 30;
-const RTN_UNICAST: u8 = 1;
-const RTN_LOCAL: u8 = 2;
-const RTN_ANYCAST: u8 = 4;
-/// A route that the kernel made for an address, or from a router's announcement (linux/rtnetlink.h).
-const RTPROT_KERNEL: u8 = 2;
+/// A route from a router's announcement (linux/rtnetlink.h).
 const RTPROT_RA: u8 = 9;
 /// The longest prefixes that count as default routes, because each leads to a large part of the internet: 0.0.0.0/1 and
 /// 128.0.0.0/1 (VPNs), and 2000::/3, which is all of it.

@@ -4,52 +4,19 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use libc::{
+    SECCOMP_ADDFD_FLAG_SEND as AS_THE_ANSWER, SECCOMP_IOCTL_NOTIF_ADDFD as ADD_DESCRIPTOR,
+    SECCOMP_IOCTL_NOTIF_ID_VALID as IS_VALID, SECCOMP_IOCTL_NOTIF_RECV as RECEIVE,
+    SECCOMP_IOCTL_NOTIF_SEND as SEND, SECCOMP_IOCTL_NOTIF_SET_FLAGS as SET_FLAGS, seccomp_data,
+    seccomp_notif, seccomp_notif_addfd, seccomp_notif_resp,
+};
+
 use crate::sys::deadline::Deadline;
 
-/// `SECCOMP_IOCTL_NOTIF_RECV` and its kin, of linux/seccomp.h.
-const RECEIVE: libc::c_ulong = 0xc050_2100;
-const SEND: libc::c_ulong = 0xc018_2101;
-const IS_VALID: libc::c_ulong = 0x4008_2102;
-const ADD_DESCRIPTOR: libc::c_ulong = 0x4018_2103;
-const SET_FLAGS: libc::c_ulong = 0x4008_2104;
 /// `SECCOMP_USER_NOTIF_FLAG_CONTINUE`
-const CONTINUE: u32 = 1;
+const CONTINUE: u32 = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
 /// `SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP`
 const SYNC_WAKE_UP: libc::c_ulong = 1;
-/// `SECCOMP_ADDFD_FLAG_SEND` (Linux 5.14): the descriptor's number becomes the result.
-const AS_THE_ANSWER: u32 = 1 << 1;
-
-/// `struct seccomp_notif`, with its `struct seccomp_data`.
-#[repr(C)]
-#[derive(Default)]
-struct RawNotification {
-    id: u64,
-    pid: u32,
-    flags: u32,
-    number: i32,
-    arch: u32,
-    instruction_pointer: u64,
-    args: [u64; 6],
-}
-
-/// `struct seccomp_notif_resp`
-#[repr(C)]
-struct Response {
-    id: u64,
-    value: i64,
-    error: i32,
-    flags: u32,
-}
-
-/// `struct seccomp_notif_addfd`
-#[repr(C)]
-struct AddDescriptor {
-    id: u64,
-    flags: u32,
-    source: u32,
-    new: u32,
-    new_flags: u32,
-}
 
 /// A system call that waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,23 +51,33 @@ pub const ANSWERING: [u32; 3] = [RECEIVE as u32, SEND as u32, SET_FLAGS as u32];
 /// older kernels refuse, and answers are correct without it.
 pub fn take_turns(listener: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the argument of this request is a number.
-    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS as _, SYNC_WAKE_UP) };
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SET_FLAGS, SYNC_WAKE_UP) };
     done(rc)
 }
 
 /// The next waiting call; `None` if the caller has gone meanwhile.
 pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<NotifiedCall>> {
     // The kernel requires zeros.
-    let mut raw = RawNotification::default();
+    let mut raw = seccomp_notif {
+        id: 0,
+        pid: 0,
+        flags: 0,
+        data: seccomp_data {
+            nr: 0,
+            arch: 0,
+            instruction_pointer: 0,
+            args: [0; 6],
+        },
+    };
     // SAFETY: `raw` has the layout of the struct that this request writes, and lives until the call returns.
-    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE as _, &raw mut raw) };
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), RECEIVE, &raw mut raw) };
     if rc == 0 {
         return Ok(Some(NotifiedCall {
             id: raw.id,
             thread: raw.pid.cast_signed(),
-            number: raw.number.into(),
-            arch: raw.arch,
-            args: raw.args,
+            number: raw.data.nr.into(),
+            arch: raw.data.arch,
+            args: raw.data.args,
         }));
     }
     let error = io::Error::last_os_error();
@@ -113,7 +90,7 @@ pub fn receive(listener: BorrowedFd<'_>) -> io::Result<Option<NotifiedCall>> {
 /// Whether the caller still waits. Only then do files opened by its pid belong to it.
 pub fn still_waits(listener: BorrowedFd<'_>, call: &NotifiedCall) -> bool {
     // SAFETY: the kernel reads eight bytes from `call.id`, which outlives the call.
-    unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID as _, &raw const call.id) == 0 }
+    unsafe { libc::ioctl(listener.as_raw_fd(), IS_VALID, &raw const call.id) == 0 }
 }
 
 /// Answers a call. A caller that has gone needs no answer.
@@ -122,9 +99,9 @@ pub fn answer(
     call: &NotifiedCall,
     answer: NotifyAnswer,
 ) -> io::Result<()> {
-    let response = Response {
+    let response = seccomp_notif_resp {
         id: call.id,
-        value: 0,
+        val: 0,
         error: match answer {
             NotifyAnswer::Done | NotifyAnswer::Continue => 0,
             NotifyAnswer::Failed(errno) => -errno,
@@ -135,7 +112,7 @@ pub fn answer(
         },
     };
     // SAFETY: `response` has the layout of the struct that this request reads, and outlives the call.
-    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SEND as _, &raw const response) };
+    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), SEND, &raw const response) };
     done(rc)
 }
 
@@ -150,18 +127,18 @@ pub fn give(
     descriptor: BorrowedFd<'_>,
     flags: u32,
 ) -> io::Result<()> {
-    let add = AddDescriptor {
+    let add = seccomp_notif_addfd {
         id: call.id,
-        flags: AS_THE_ANSWER,
-        source: descriptor.as_raw_fd().cast_unsigned(),
-        new: 0,
-        new_flags: flags,
+        // Linux 5.14: the descriptor's number becomes the result.
+        flags: AS_THE_ANSWER as u32,
+        srcfd: descriptor.as_raw_fd().cast_unsigned(),
+        newfd: 0,
+        newfd_flags: flags,
     };
-    let within = Deadline::begin(RECEIVED_WITHIN, None)?;
-    // SAFETY: `add` has the layout of the struct that this request reads, and outlives the call.
-    let rc = unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR as _, &raw const add) };
-    let given = done(rc);
-    drop(within);
+    let given = Deadline::begin(RECEIVED_WITHIN, None).and_then(|_within| {
+        // SAFETY: `add` has the layout of the struct that this request reads, and outlives the call.
+        done(unsafe { libc::ioctl(listener.as_raw_fd(), ADD_DESCRIPTOR, &raw const add) })
+    });
     given.or_else(|error| {
         let errno = error.raw_os_error().unwrap_or(libc::EACCES);
         self::answer(listener, call, NotifyAnswer::Failed(errno))
