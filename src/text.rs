@@ -4,7 +4,6 @@
 
 use std::fmt;
 
-use data_encoding::HEXLOWER_PERMISSIVE;
 use thiserror::Error;
 
 /// How many characters of a value an error shows.
@@ -152,24 +151,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// Edits (insert, remove, replace, swap two neighbours) between two words.
-pub fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=to.len()).collect();
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let replaced = above[j] + usize::from(a != b);
-            let mut best = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
-                best = best.min(before[j - 1] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[to.len()]
-}
+pub use strsim::osa_distance as distance;
 
 /// Serde for a type that is serialized as a string: parsed on input, canonical on output.
 macro_rules! string_form {
@@ -288,22 +270,7 @@ pub(crate) fn is_treacherous(c: char) -> bool {
 
 /// Decodes percent-encoding. Invalid escapes stay unchanged.
 pub fn percent_decoded(text: impl AsRef<[u8]>) -> Vec<u8> {
-    let bytes = text.as_ref();
-    let (mut all, mut at) = (Vec::new(), 0);
-    while at < bytes.len() {
-        let coded = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match coded.and_then(|digits| HEXLOWER_PERMISSIVE.decode(digits).ok()) {
-            Some(byte) => {
-                all.extend(byte);
-                at += 3;
-            }
-            None => {
-                all.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    all
+    percent_encoding::percent_decode(text.as_ref()).collect()
 }
 
 #[cfg(test)]

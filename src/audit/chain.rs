@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
@@ -23,18 +24,7 @@ pub struct Chain {
 
 /// SHA-256 in hexadecimal digits. For a chain, of a line without its line end.
 pub fn hash(bytes: &[u8]) -> String {
-    hexadecimal(digest(&SHA256, bytes).as_ref())
-}
-
-/// Bytes in hexadecimal digits.
-pub(super) fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _always = write!(text, "{byte:02x}");
-    }
-    text
+    HEXLOWER.encode(digest(&SHA256, bytes).as_ref())
 }
 
 /// Placeholders of the time and the reason in a [`template`].

@@ -1,9 +1,9 @@
 //! PURE. The command of a container's init process, and the record of arguments that are too long for a line.
 
+use data_encoding::HEXLOWER;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use super::chain::hexadecimal;
 use super::plain::{LONGEST, PlainList, PlainText};
 
 /// A program with its arguments, and the user who executes it.
@@ -50,7 +50,7 @@ impl ArgumentCut {
         Self {
             argument,
             bytes,
-            sha256: hexadecimal(digest.finish().as_ref()).into(),
+            sha256: HEXLOWER.encode(digest.finish().as_ref()).into(),
         }
     }
 

@@ -17,6 +17,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
+
 use super::birthplace::words;
 use super::error::CgroupError;
 use crate::cgroup::hierarchies::{Hierarchies, ROOT};
@@ -172,7 +174,7 @@ fn ask_systemd(hierarchies: &Hierarchies) -> Result<PathBuf, DelegationError> {
     let mut random = [0; 6];
     getrandom::fill(&mut random)
         .map_err(|error| DelegationError::Refused(format!("no random bytes: {error}")))?;
-    let digits: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = HEXLOWER.encode(&random);
     let unit = format!("agentbox-wrap-{digits}.scope");
     // systemd's own tool can find the bus and authenticate.
     let asked = program::command(&busctl, &BUS)

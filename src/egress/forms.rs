@@ -7,6 +7,7 @@
 use std::rc::Rc;
 
 use data_encoding::{BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// How many times a form may be escaped: a URL in the query of a URL in the query of a URL.
 const LEVELS: usize = 3;
@@ -16,12 +17,12 @@ const WIDEST: usize = 12;
 
 /// Percent-encodes what needs it (RFC 3986, section 2.3).
 pub fn percent_encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let one = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(one).collect()
+    const RESERVED: AsciiSet = NON_ALPHANUMERIC
+        .remove(b'-')
+        .remove(b'.')
+        .remove(b'_')
+        .remove(b'~');
+    utf8_percent_encode(text, &RESERVED).to_string()
 }
 
 /// The plain forms of a value: unchanged, reversed, in hexadecimal digits, and in base64, also within a longer text. In

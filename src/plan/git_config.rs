@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 
@@ -83,9 +84,7 @@ impl GitSetting {
 }
 
 fn hash(parts: [&[u8]; 3]) -> String {
-    let hash = digest(&SHA256, &parts.join(&0));
-    let bytes = hash.as_ref().iter();
-    bytes.map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(digest(&SHA256, &parts.join(&0)).as_ref())
 }
 
 /// What git would read settings from.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::user_proxy::DirectHost;
@@ -125,7 +126,7 @@ impl Secret {
 
     /// The value of a `Proxy-Authorization` header (RFC 7617).
     pub fn basic(&self) -> String {
-        format!("Basic {}", base64(self.0.as_bytes()))
+        format!("Basic {}", BASE64.encode(self.0.as_bytes()))
     }
 }
 
@@ -263,22 +264,6 @@ fn percent_decoded(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// RFC 4648, section 4.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::new();
-    for chunk in bytes.chunks(3) {
-        let at = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
-        let group = (at(0) << 16) | (at(1) << 8) | at(2);
-        for place in 0..4 {
-            let letter = LETTERS[usize::try_from((group >> (18 - 6 * place)) & 63).unwrap_or(0)];
-            let padding = usize::try_from(place).unwrap_or(0) > chunk.len();
-            out.push(if padding { '=' } else { char::from(letter) });
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,7 +318,7 @@ mod tests {
             ("foo", "Zm9v"),
             ("foobar", "Zm9vYmFy"),
         ] {
-            assert_eq!(base64(plain.as_bytes()), coded);
+            assert_eq!(BASE64.encode(plain.as_bytes()), coded);
         }
     }
 

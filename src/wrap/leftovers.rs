@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use data_encoding::HEXLOWER;
 use rustix::fs::FlockOperation;
 
 use super::error::WrapRefusal;
@@ -52,7 +53,7 @@ impl NameMatch<'_> {
             Self::Beginning(prefix) => {
                 let mut random = [0; 6];
                 getrandom::fill(&mut random).context("the kernel gives no random bytes")?;
-                let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+                let hex = HEXLOWER.encode(&random);
                 return Ok(format!("{prefix}-{hex}"));
             }
             Self::Whole(name) => name,

@@ -9,6 +9,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
@@ -354,7 +355,7 @@ fn told(failed: &[String], moved: &[String], id: &str) -> Vec<String> {
 pub(super) fn unguessable(name: &OsStr) -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = HEXLOWER.encode(&random);
     Ok(format!("{}-{hex}", name.to_string_lossy()))
 }
 

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 
+use data_encoding::HEXLOWER;
+
 use super::cost::Cost;
 
 /// Bytes of an entry before its content's hash, and the offset of its mode in them.
@@ -75,8 +77,7 @@ impl Index {
         if name.iter().all(|byte| *byte == 0) {
             return Ok(Self::of(own.entries.into_values()));
         }
-        let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
-        let shared = format!("sharedindex.{hex}");
+        let shared = format!("sharedindex.{}", HEXLOWER.encode(name));
         if open(&shared).is_none() {
             return Err("the shared part of git's split index is missing");
         }
