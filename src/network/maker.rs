@@ -7,13 +7,12 @@ use std::error::Error;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions};
-
 use super::inner::{self, InnerConfig, InnerNamespace};
 use super::refused::TapScope;
 use super::{ListenPorts, Listeners, NetworkError};
 use crate::egress::names::Families;
-use crate::sys::{process, socket};
+use crate::sys::owned_child::OwnedChild;
+use crate::sys::socket;
 
 const WITHIN: Duration = Duration::from_secs(10);
 const MADE: u8 = b'+';
@@ -23,8 +22,7 @@ const MAX_ANSWER: usize = 1024;
 /// A child that is making a namespace. Dropping this kills and reaps it.
 #[derive(Debug)]
 pub struct Maker {
-    /// The child, until it is reaped.
-    child: Option<Pid>,
+    child: OwnedChild,
     socket: OwnedFd,
     /// The ports to listen on.
     listen: Option<ListenPorts>,
@@ -37,10 +35,10 @@ pub struct Maker {
 /// Forks the child and returns while it works. The calling process must be single-threaded.
 pub fn spawn_maker(config: &InnerConfig<'_>) -> Result<Maker, NetworkError> {
     let (ours, theirs) = socket::pair().map_err(NetworkError::step("make a socket pair"))?;
-    let child = process::fork_into(|| work(config, theirs.as_fd()))
+    let child = OwnedChild::fork("the namespace maker", || work(config, theirs.as_fd()))
         .map_err(NetworkError::step("fork a child"))?;
     Ok(Maker {
-        child: Some(child),
+        child,
         socket: ours,
         listen: config.listen.clone(),
         dialers: config.dialers,
@@ -60,36 +58,11 @@ impl Maker {
             }
             NetworkError::step("hear from the child")(source)
         })?;
-        self.reap()?;
+        let reaped = self.child.reap();
+        reaped.map_err(NetworkError::step("reap the child"))?;
         let listen = self.listen.as_ref();
         let each = [self.dialers, self.heard.sockets()];
         decode(&buffer[..answer.len], answer.fds, listen, each)
-    }
-
-    fn reap(&mut self) -> Result<(), NetworkError> {
-        let Some(child) = self.child.take() else {
-            return Ok(());
-        };
-        match rustix::io::retry_on_intr(|| {
-            rustix::process::waitpid(Some(child), WaitOptions::empty())
-        }) {
-            // If SIGCHLD is ignored the kernel has reaped it already.
-            Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
-            Err(error) => Err(NetworkError::step("reap the child")(error)),
-        }
-    }
-}
-
-impl Drop for Maker {
-    fn drop(&mut self) {
-        let Some(child) = self.child else { return };
-        // Not reaped yet, so the pid is still this child's. This is only cleanup after an error that is being reported.
-        if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
-            log::debug!("the namespace maker could not be killed: {error}");
-        }
-        if let Err(error) = self.reap() {
-            log::debug!("{error}");
-        }
     }
 }
 

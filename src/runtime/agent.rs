@@ -7,7 +7,7 @@
 //! agent, even those that the process itself still makes.
 //!
 //! Without a policy this happens at `create`. There and at `exec`, libcontainer keeps the runtime busy, so a forked
-//! [`ListenerChild`] does it. Under a policy the init process loads its filter at `start`, and `start` does it.
+//! child does it. Under a policy the init process loads its filter at `start`, and `start` does it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use oci_spec::runtime::LinuxSeccomp;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitOptions};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -24,7 +24,8 @@ use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
 use crate::runtime::state::record::Record;
 use crate::seccomp::{NotifyListener, SyscallFilter};
-use crate::sys::{process, socket};
+use crate::sys::owned_child::OwnedChild;
+use crate::sys::socket;
 
 const FILE: &str = "agent.json";
 
@@ -257,26 +258,22 @@ fn copy(pid: i32, number: i32) -> Result<OwnedFd, RuntimeError> {
     rustix::process::pidfd_getfd(&pidfd, number, PidfdGetfdFlags::empty()).map_err(failed())
 }
 
-/// A child that sends the listener to the agent while libcontainer creates the container. Dropping it kills and reaps
-/// it.
-pub struct ListenerChild(Option<Pid>);
-
-impl ListenerChild {
-    /// Forks the child; the calling process must be single-threaded. Errors reach `create` through the report pipe.
-    pub fn spawn(
-        agent: &SeccompAgent,
-        record: &Record,
-        report: &Path,
-        moment: Moment,
-    ) -> Result<(Self, AgentSocket), RuntimeError> {
-        let (near, far) = channel()?;
-        let work = || match serve_from_child(agent, far.as_fd(), record, report, moment) {
-            Ok(()) => 0,
-            Err(_) => 1,
-        };
-        let child = process::fork_into(work).map_err(RuntimeError::io("fork a child"))?;
-        Ok((Self(Some(child)), AgentSocket { near, far: None }))
-    }
+/// Forks a child that sends the listener to the agent while libcontainer creates the container. The calling process must be
+/// single-threaded. Errors reach `create` through the report pipe.
+pub fn serve_in_child(
+    agent: &SeccompAgent,
+    record: &Record,
+    report: &Path,
+    moment: Moment,
+) -> Result<(OwnedChild, AgentSocket), RuntimeError> {
+    let (near, far) = channel()?;
+    let work = || match serve_from_child(agent, far.as_fd(), record, report, moment) {
+        Ok(()) => 0,
+        Err(_) => 1,
+    };
+    let child = OwnedChild::fork("the child that serves the seccomp agent", work)
+        .map_err(RuntimeError::io("fork a child"))?;
+    Ok((child, AgentSocket { near, far: None }))
 }
 
 fn serve_from_child(
@@ -307,22 +304,6 @@ fn end(pid: i32) {
         && let Err(error) = rustix::process::kill_process(pid, Signal::KILL)
     {
         log::debug!("kill the process that has no agent: {error}");
-    }
-}
-
-impl Drop for ListenerChild {
-    fn drop(&mut self) {
-        let Some(child) = self.0.take() else { return };
-        // Not reaped yet, so the pid is still this child's.
-        if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
-            log::debug!("the child that serves the seccomp agent could not be killed: {error}");
-        }
-        let reaped = rustix::io::retry_on_intr(|| {
-            rustix::process::waitpid(Some(child), WaitOptions::empty())
-        });
-        if let Err(error) = reaped {
-            log::debug!("the child that serves the seccomp agent could not be reaped: {error}");
-        }
     }
 }
 

@@ -14,19 +14,19 @@ use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
     fsconfig_set_string, fsmount, fsopen,
 };
-use rustix::process::{Pid, Signal, WaitOptions};
 
 use super::ext4::{EmptyImage, Owner};
 use super::handover::{self, DiskAnswer};
 use super::possible::{CONTROL, DIRECTORY};
-use crate::sys::{loopback, process, socket};
+use crate::sys::owned_child::OwnedChild;
+use crate::sys::{loopback, socket};
 
 /// How often a free device is looked for: another container may take it first.
 const TRIES: usize = 64;
 
 /// A child that makes the disk while the runtime does other work. Dropped, it is killed and reaped.
 pub struct DiskMaker {
-    child: Option<Pid>,
+    child: OwnedChild,
     /// Receives the result.
     outcome: OwnedFd,
     /// Receives the disk, for the container's init process.
@@ -43,7 +43,7 @@ impl DiskMaker {
     ) -> io::Result<Self> {
         let (outcome, says) = socket::pair()?;
         let (arrives, sends) = socket::pair()?;
-        let child = process::fork_into(|| {
+        let child = OwnedChild::fork("the maker of a disk", || {
             let made = make(bytes, spec, &check);
             let sent = match &made {
                 Ok(mount) => handover::send(sends.as_fd(), Ok(mount.as_fd()))
@@ -58,7 +58,7 @@ impl DiskMaker {
             i32::from(sent.is_err())
         })?;
         Ok(Self {
-            child: Some(child),
+            child,
             outcome,
             arrives: Some(arrives),
         })
@@ -72,36 +72,11 @@ impl DiskMaker {
     /// Waits until the child has ended. Returns why there is no disk, or `None` if there is one.
     pub fn outcome(mut self) -> io::Result<Option<String>> {
         let arrived = handover::receive(self.outcome.as_fd());
-        self.reap()?;
+        self.child.reap()?;
         Ok(match arrived? {
             DiskAnswer::Disk(_) => None,
             DiskAnswer::None(why) => Some(why),
         })
-    }
-
-    fn reap(&mut self) -> io::Result<()> {
-        let Some(child) = self.child.take() else {
-            return Ok(());
-        };
-        let options = WaitOptions::empty();
-        match rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options)) {
-            // If SIGCHLD is ignored the kernel has reaped it already.
-            Ok(_) | Err(rustix::io::Errno::CHILD) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-}
-
-impl Drop for DiskMaker {
-    fn drop(&mut self) {
-        let Some(child) = self.child else { return };
-        // Not reaped yet, so the pid is still this child's.
-        if let Err(error) = rustix::process::kill_process(child, Signal::KILL) {
-            log::debug!("the maker of a disk could not be killed: {error}");
-        }
-        if let Err(error) = self.reap() {
-            log::debug!("{error}");
-        }
     }
 }
 

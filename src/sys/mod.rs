@@ -18,6 +18,7 @@ pub mod mount;
 pub mod netlink;
 pub mod netns;
 pub mod open_files;
+pub mod owned_child;
 pub mod path;
 pub mod pidfd;
 pub mod process;

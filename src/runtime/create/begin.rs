@@ -19,7 +19,7 @@ use crate::enforce::listener::AgentSocket;
 use crate::enforce::rootfs::OwnMount;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::policy::RootAccess;
-use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
+use crate::runtime::agent::{self, Moment, SeccompAgent};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::filter;
 use crate::runtime::foreground::notify;
@@ -187,7 +187,7 @@ impl Creation<'_> {
         } else {
             let report = self.place.report();
             let (listener_child, socket) =
-                ListenerChild::spawn(&agent, &self.record, &report, Moment::Creating)?;
+                agent::serve_in_child(&agent, &self.record, &report, Moment::Creating)?;
             self.running.listener_child = Some(listener_child);
             socket
         };

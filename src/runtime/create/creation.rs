@@ -10,7 +10,6 @@ use crate::cgroup::devices::DeviceAuthority;
 use crate::cgroup::path;
 use crate::cgroup::systemd_v1;
 use crate::cli::{self, GlobalOptions};
-use crate::runtime::agent::ListenerChild;
 use crate::runtime::delete;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::network::engine_networks;
@@ -20,6 +19,7 @@ use crate::runtime::runs::RunDir;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerPaths, Lock};
 use crate::scratch::maker::DiskMaker;
+use crate::sys::owned_child::OwnedChild;
 
 /// What has been made of a container so far. The steps are in `begin.rs`, `process.rs` and `complete.rs`.
 pub(super) struct Creation<'a> {
@@ -43,7 +43,7 @@ pub(super) struct CreationHelpers {
     /// This process's stay in the container's cgroup of `name=systemd`.
     pub(super) visit: Option<systemd_v1::Visit>,
     /// The child that sends the filter's listener to its agent.
-    pub(super) listener_child: Option<ListenerChild>,
+    pub(super) listener_child: Option<OwnedChild>,
     /// The sidecar, and the maker of the inner network namespace.
     pub(super) network: Option<NetworkWall>,
     /// Instead of `network`: the sidecar of a container in another container's network.

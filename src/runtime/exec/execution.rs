@@ -22,7 +22,7 @@ use crate::enforce::walls::{
     CommonSetup, ExecWork, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role,
 };
 use crate::plan::CapabilitySets;
-use crate::runtime::agent::{ListenerChild, Moment, SeccompAgent};
+use crate::runtime::agent::{self, Moment, SeccompAgent};
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::files::write_pid;
@@ -37,6 +37,7 @@ use crate::runtime::state::report;
 use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
 use crate::sys::deadline::Deadline;
+use crate::sys::owned_child::OwnedChild;
 use crate::sys::process::Child;
 use crate::sys::user::JoinedUser;
 use crate::sys::user_namespace::of_process;
@@ -49,7 +50,7 @@ pub(super) struct Execution<'a> {
     /// Who starts the process, if it is neither the engine nor a user.
     by: Option<Actor>,
     /// The child that sends the filter's listener to its agent.
-    listener_child: Option<ListenerChild>,
+    listener_child: Option<OwnedChild>,
     /// The line to the sidecar, by which it learns of a process that this program does not wait for.
     line: Option<OwnedFd>,
     report: ReportFile,
@@ -189,7 +190,7 @@ impl<'a> Execution<'a> {
         };
         let (record, report) = (&self.target.record, self.report.path());
         let (listener_child, socket) =
-            ListenerChild::spawn(&agent, record, report, Moment::Running)?;
+            agent::serve_in_child(&agent, record, report, Moment::Running)?;
         self.listener_child = Some(listener_child);
         Ok(Some(socket))
     }
