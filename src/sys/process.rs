@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use rustix::process::Pid;
 
 use super::open_files;
@@ -224,13 +225,8 @@ pub fn set_name(name: &CStr) -> io::Result<()> {
 
 /// Blocks every signal that can be blocked.
 pub fn block_signals() -> io::Result<()> {
-    // SAFETY: the set lives in this frame; sigfillset initialises it before sigprocmask reads it.
-    let rc = unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut())
-    };
-    done(rc.into())
+    let how = SigmaskHow::SIG_SETMASK;
+    Ok(sigprocmask(how, Some(&SigSet::all()), None)?)
 }
 
 /// The Landlock ABI of this kernel; 0 if it is missing or switched off.
@@ -265,22 +261,14 @@ fn done(rc: libc::c_long) -> io::Result<()> {
 
 /// The real, effective and saved uid of the calling thread.
 pub fn user_ids() -> io::Result<[u32; 3]> {
-    let mut ids = [0; 3];
-    let [real, effective, saved] = &mut ids;
-    // SAFETY: three distinct writable integers of this frame; the call writes them and keeps none.
-    let rc = unsafe { libc::getresuid(real, effective, saved) };
-    done(rc.into())?;
-    Ok(ids)
+    let ids = nix::unistd::getresuid()?;
+    Ok([ids.real, ids.effective, ids.saved].map(|id| id.as_raw()))
 }
 
 /// The real, effective and saved gid of the calling thread.
 pub fn group_ids() -> io::Result<[u32; 3]> {
-    let mut ids = [0; 3];
-    let [real, effective, saved] = &mut ids;
-    // SAFETY: as above.
-    let rc = unsafe { libc::getresgid(real, effective, saved) };
-    done(rc.into())?;
-    Ok(ids)
+    let ids = nix::unistd::getresgid()?;
+    Ok([ids.real, ids.effective, ids.saved].map(|id| id.as_raw()))
 }
 
 /// Marks every descriptor from `first` on as close-on-exec.

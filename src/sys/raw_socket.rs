@@ -1,4 +1,3 @@
-#![expect(unsafe_code, reason = "raw system calls; every block states its proof")]
 //! Raw sockets (raw(7)) that hear what a filter lets through of one protocol. Nothing is sent by them. They end at once: the end of
 //! a packet socket waits for all processors (`synchronize_net` in packet_release, net/packet/af_packet.c), which took some 10 ms.
 
@@ -7,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn6, recvmsg, sockopt};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType};
+
+use super::socket::set_option;
 
 /// An instruction of a classic filter (linux/filter.h).
 #[derive(Debug, Clone, Copy)]
@@ -56,8 +57,8 @@ pub fn tap(
         len: u16::try_from(program.len()).map_err(io::Error::other)?,
         filter: program.as_mut_ptr(),
     };
-    set(&socket, libc::SO_ATTACH_FILTER, &program)?;
-    set(&socket, libc::SO_LOCK_FILTER, &1_i32)?;
+    set_option(socket.as_fd(), libc::SO_ATTACH_FILTER, &program)?;
+    set_option(socket.as_fd(), libc::SO_LOCK_FILTER, &1_i32)?;
     if family == AddressFamily::INET6 {
         nix::sys::socket::setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
     }
@@ -112,23 +113,5 @@ impl RawSocket {
 impl AsFd for RawSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-/// An option of SOL_SOCKET. `T` has the form that the kernel expects for it.
-fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as `value` has, which lives across the call, as does what a filter's structure points to.
-    let rc = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            std::ptr::from_ref(value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
-    match rc {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }

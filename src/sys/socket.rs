@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{
@@ -33,22 +34,17 @@ pub struct Datagram {
 
 /// Makes a connected pair of message sockets, both close-on-exec.
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+    pair_of(SocketType::SEQPACKET)
 }
 
 /// Makes a connected pair of UNIX streams, both close-on-exec.
 pub fn stream_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?)
+    pair_of(SocketType::STREAM)
+}
+
+fn pair_of(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    Ok(rustix::net::socketpair(family, kind, flags, None)?)
 }
 
 /// Sends one message with at most [`MAX_FDS`] descriptors; never raises SIGPIPE.
@@ -212,36 +208,13 @@ pub fn wait_any<const N: usize>(
 
 /// `SO_PEERCRED`: the connected user. Not the pid, which is 0 if this process cannot see it.
 pub fn peer_uid(socket: BorrowedFd<'_>) -> io::Result<u32> {
-    peer(socket).map(|peer| peer.uid)
+    Ok(getsockopt(&socket, PeerCredentials)?.uid())
 }
 
 /// `SO_PEERCRED`: the process that began to listen; `None` if this process cannot see it. It may have ended since.
 pub fn listener_pid(socket: BorrowedFd<'_>) -> io::Result<Option<i32>> {
-    peer(socket).map(|peer| Some(peer.pid).filter(|pid| *pid != 0))
-}
-
-fn peer(socket: BorrowedFd<'_>) -> io::Result<libc::ucred> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: u32::MAX,
-        gid: u32::MAX,
-    };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: `peer` is as many writable bytes as `len` says; both live across the call, which writes at most `len` bytes and
-    // keeps neither pointer.
-    let rc = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut len,
-        )
-    };
-    match rc {
-        0 => Ok(peer),
-        _ => Err(io::Error::last_os_error()),
-    }
+    let pid = getsockopt(&socket, PeerCredentials)?.pid();
+    Ok(Some(pid).filter(|pid| *pid != 0))
 }
 
 /// `SO_NETNS_COOKIE`: the cookie of the network namespace in which `socket` was made.
@@ -275,14 +248,23 @@ pub fn netns_cookie(socket: BorrowedFd<'_>) -> io::Result<u64> {
 /// kernel uses less if the receive buffer may not become so large.
 pub fn wake_at(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     let bytes = libc::c_int::try_from(bytes).map_err(|_| invalid("more than a socket holds"))?;
-    // SAFETY: `bytes` is a c_int that lives across the call, and the length is its own; the call keeps no pointer.
+    set_option(socket, libc::SO_RCVLOWAT, &bytes)
+}
+
+/// Sets an option of SOL_SOCKET. `T` has the form that the kernel expects for it.
+pub(super) fn set_option<T>(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as `value` has, which lives across the call, as does what a filter's structure points to.
     let rc = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_RCVLOWAT,
-            (&raw const bytes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
+            option,
+            std::ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
         )
     };
     match rc {
