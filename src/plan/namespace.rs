@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use oci_spec::runtime::LinuxNamespaceType;
 use serde::{Deserialize, Serialize};
 
 /// The resource that a namespace isolates (namespaces(7)).
@@ -50,6 +51,21 @@ impl NamespaceType {
             Self::Time => "time",
             Self::User => "user",
             Self::Uts => "uts",
+        }
+    }
+}
+
+impl From<NamespaceType> for LinuxNamespaceType {
+    fn from(isolates: NamespaceType) -> Self {
+        match isolates {
+            NamespaceType::Cgroup => Self::Cgroup,
+            NamespaceType::Ipc => Self::Ipc,
+            NamespaceType::Mount => Self::Mount,
+            NamespaceType::Network => Self::Network,
+            NamespaceType::Pid => Self::Pid,
+            NamespaceType::Time => Self::Time,
+            NamespaceType::User => Self::User,
+            NamespaceType::Uts => Self::Uts,
         }
     }
 }

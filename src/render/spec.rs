@@ -9,7 +9,6 @@ use oci_spec::runtime::{
 };
 
 use crate::devices::{DeviceNumbers, nothing, planned};
-use crate::plan::NamespaceType;
 use crate::plan::PlannedNamespace;
 use crate::plan::namespaces::is_net;
 use crate::plan::{MountKind, Plan, PlannedMount, neutral, process};
@@ -173,17 +172,7 @@ fn mount(planned: &PlannedMount) -> Option<Mount> {
 }
 
 fn namespace(planned: &PlannedNamespace) -> LinuxNamespace {
-    let typ = match planned.isolates {
-        NamespaceType::Pid => LinuxNamespaceType::Pid,
-        NamespaceType::Ipc => LinuxNamespaceType::Ipc,
-        NamespaceType::Uts => LinuxNamespaceType::Uts,
-        NamespaceType::Mount => LinuxNamespaceType::Mount,
-        NamespaceType::Cgroup => LinuxNamespaceType::Cgroup,
-        NamespaceType::User => LinuxNamespaceType::User,
-        NamespaceType::Time => LinuxNamespaceType::Time,
-        NamespaceType::Network => LinuxNamespaceType::Network,
-    };
-    let builder = LinuxNamespaceBuilder::default().typ(typ);
+    let builder = LinuxNamespaceBuilder::default().typ(planned.isolates);
     match planned.path.clone() {
         Some(path) => builder.path(path),
         None => builder,

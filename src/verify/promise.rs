@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use oci_spec::runtime::LinuxNamespaceType;
 use serde::{Deserialize, Serialize};
 
 use crate::egress::tried::{
     HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6,
 };
-use crate::plan::{LimitsPlan, NamespaceType, Plan};
+use crate::plan::{LimitsPlan, Plan};
 use crate::policy::{Capability, NetworkMode, RootAccess, Switch, SyscallProfile};
 use crate::rules::{Decision, Host};
 
@@ -145,10 +146,10 @@ impl PromisedWalls {
             asks: network.asking.is_some(),
             namespaces: namespaces
                 .iter()
-                .filter_map(|planned| kernels_word(planned.isolates))
+                // Its name below /proc/PID/ns.
+                .map(|planned| LinuxNamespaceType::from(planned.isolates).to_string())
                 // The inner namespace is never the node's, whatever the spec requests.
-                .chain(["net"])
-                .map(str::to_owned)
+                .chain(["net".to_owned()])
                 .collect(),
             limits: *limits,
             own_cgroup: true,
@@ -158,20 +159,6 @@ impl PromisedWalls {
             filter: None,
         }
     }
-}
-
-/// The name below /proc/PID/ns.
-fn kernels_word(isolates: NamespaceType) -> Option<&'static str> {
-    Some(match isolates {
-        NamespaceType::Cgroup => "cgroup",
-        NamespaceType::Ipc => "ipc",
-        NamespaceType::Mount => "mnt",
-        NamespaceType::Network => "net",
-        NamespaceType::Pid => "pid",
-        NamespaceType::User => "user",
-        NamespaceType::Uts => "uts",
-        NamespaceType::Time => "time",
-    })
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub enum CreateError {
     #[error("the {kind} namespace at {path:?} became another one while the container was created")]
     NamespaceChanged {
         /// Its kind, as in /proc/PID/ns.
-        kind: &'static str,
+        kind: String,
         /// Its path in the spec.
         path: PathBuf,
     },

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use oci_spec::runtime::{LinuxNamespace, LinuxNamespaceType as Type, Spec};
+use oci_spec::runtime::{LinuxNamespace, Spec};
 
 use super::error::CreateError;
 use crate::plan::NamespaceType;
@@ -20,7 +20,8 @@ use crate::runtime::state::record::{ProcessId, Record};
 /// in the path has ended.
 pub struct JoinedNamespace {
     path: PathBuf,
-    name: &'static str,
+    /// The file's name in /proc/PID/ns.
+    name: String,
     file: File,
 }
 
@@ -69,7 +70,7 @@ impl JoinedNamespace {
     fn namespace(&self) -> Result<Option<Namespace>, RuntimeError> {
         let step = || format!("look at the {} namespace {:?}", self.name, self.path);
         let file = self.file.metadata().map_err(RuntimeError::io(step()))?;
-        Ok(Namespace::of(self.name, &file))
+        Ok(Namespace::of(&self.name, &file))
     }
 }
 
@@ -85,11 +86,10 @@ pub fn verify(
         .filter(|ns| !(shared.is_some() && ns.name == "net"))
     {
         let step = || format!("look at the {} namespace of process {}", ns.name, init.pid);
-        let there = fs::metadata(link(init.pid, ns.name)).map_err(RuntimeError::io(step()))?;
+        let there = fs::metadata(link(init.pid, &ns.name)).map_err(RuntimeError::io(step()))?;
         let judged = ns.file.metadata().map_err(RuntimeError::io(step()))?;
         if key(&there) != key(&judged) {
-            let (path, kind) = (&ns.path, ns.name);
-            let path = path.clone();
+            let (path, kind) = (ns.path.clone(), ns.name.clone());
             return Err(CreateError::NamespaceChanged { kind, path }.into());
         }
     }
@@ -98,7 +98,7 @@ pub fn verify(
 
 fn open(ns: &LinuxNamespace) -> Option<Result<JoinedNamespace, RuntimeError>> {
     let path = ns.path().clone()?;
-    let name = name(ns.typ());
+    let name = ns.typ().to_string();
     // Non-blocking: the path may be a FIFO.
     let mut options = File::options();
     options.read(true).custom_flags(libc::O_NONBLOCK);
@@ -108,20 +108,6 @@ fn open(ns: &LinuxNamespace) -> Option<Result<JoinedNamespace, RuntimeError>> {
         file.map_err(failed)
             .map(|file| JoinedNamespace { path, name, file }),
     )
-}
-
-/// The file's name in /proc/PID/ns.
-fn name(typ: Type) -> &'static str {
-    match typ {
-        Type::Pid => "pid",
-        Type::Ipc => "ipc",
-        Type::Uts => "uts",
-        Type::Mount => "mnt",
-        Type::Cgroup => "cgroup",
-        Type::User => "user",
-        Type::Time => "time",
-        Type::Network => "net",
-    }
 }
 
 fn link(pid: i32, name: &str) -> PathBuf {
@@ -140,7 +126,7 @@ fn is_in(record: &Record, ns: &JoinedNamespace) -> bool {
     let Some((init, judged)) = record.init.zip(ns.file.metadata().ok()) else {
         return false;
     };
-    let by_process = fs::metadata(link(init.pid, ns.name)).is_ok_and(|m| key(&m) == key(&judged));
+    let by_process = fs::metadata(link(init.pid, &ns.name)).is_ok_and(|m| key(&m) == key(&judged));
     // Under a policy a container leaves the engine's network at `start`; the plan still names it.
     let plan = record.plan().into_iter().flat_map(|p| &p.namespaces);
     let by_plan = ns.name == "net"
