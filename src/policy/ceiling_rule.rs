@@ -11,6 +11,9 @@ use super::{
 };
 use crate::text::few;
 
+type GuestPaths = BTreeSet<GuestPath>;
+type EphemeralDirs = BTreeSet<EphemeralDir>;
+
 /// The part of a value that exceeds the ceiling's.
 pub(super) struct Excess {
     /// The requested value; of a set, only the items beyond the ceiling.
@@ -213,26 +216,18 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
 /// Directories of the root. If all of the root may be written, any directory in it may.
 pub(super) struct PartOfRoot;
 
-impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
+impl CeilingRule<EphemeralDirs> for PartOfRoot {
     #[cfg(test)]
     const WITHIN: &'static str = "also anything unless the ceiling's `root` is `read-only`";
 
-    fn excess(
-        asked: &BTreeSet<EphemeralDir>,
-        most: &BTreeSet<EphemeralDir>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &EphemeralDirs, most: &EphemeralDirs, ceiling: &Policy) -> Option<Excess> {
         match ceiling.filesystem.root {
             RootAccess::Ephemeral | RootAccess::Engine => None,
             RootAccess::ReadOnly => PartOf::excess(asked, &with_less(most), ceiling),
         }
     }
 
-    fn narrowed(
-        own: &BTreeSet<EphemeralDir>,
-        most: &BTreeSet<EphemeralDir>,
-        ceiling: &Policy,
-    ) -> BTreeSet<EphemeralDir> {
+    fn narrowed(own: &EphemeralDirs, most: &EphemeralDirs, ceiling: &Policy) -> EphemeralDirs {
         if ceiling.filesystem.root >= RootAccess::Ephemeral {
             return own.clone();
         }
@@ -247,7 +242,7 @@ impl CeilingRule<BTreeSet<EphemeralDir>> for PartOfRoot {
 }
 
 /// The list with the weaker forms of its items: an empty home wherever the image's home is allowed.
-fn with_less(list: &BTreeSet<EphemeralDir>) -> BTreeSet<EphemeralDir> {
+fn with_less(list: &EphemeralDirs) -> EphemeralDirs {
     let mut list = list.clone();
     if list.contains(&EphemeralDir::Home) {
         list.insert(EphemeralDir::EmptyHome);
@@ -284,15 +279,11 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOfMounts {
 /// Mount points. An empty list means anywhere.
 pub(super) struct PlacesOf;
 
-impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
+impl CeilingRule<GuestPaths> for PlacesOf {
     #[cfg(test)]
     const WITHIN: &'static str = "not empty; also anything if the ceiling's list is empty";
 
-    fn excess(
-        asked: &BTreeSet<GuestPath>,
-        most: &BTreeSet<GuestPath>,
-        _: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &GuestPaths, most: &GuestPaths, _: &Policy) -> Option<Excess> {
         let within = most.is_empty() || !asked.is_empty() && asked.is_subset(most);
         (!within).then(|| Excess {
             asked: match asked.is_empty() {
@@ -304,11 +295,7 @@ impl CeilingRule<BTreeSet<GuestPath>> for PlacesOf {
     }
 
     /// Two disjoint lists leave no mount point to narrow to. The policy then exceeds the ceiling.
-    fn narrowed(
-        own: &BTreeSet<GuestPath>,
-        most: &BTreeSet<GuestPath>,
-        _: &Policy,
-    ) -> BTreeSet<GuestPath> {
+    fn narrowed(own: &GuestPaths, most: &GuestPaths, _: &Policy) -> GuestPaths {
         let common: BTreeSet<_> = own.intersection(most).cloned().collect();
         match (own.is_empty(), common.is_empty()) {
             _ if most.is_empty() => own.clone(),

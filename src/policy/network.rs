@@ -7,6 +7,9 @@ use super::{Field, Network, NodeAllow, Policy, TemporaryRule};
 use crate::rules::strangers::{Strangers, whose};
 use crate::rules::{EgressRule, HostName, NetworkLimit, NetworkRule, RuleTarget};
 
+type Rules = BTreeSet<EgressRule>;
+type TemporaryRules = BTreeSet<TemporaryRule>;
+
 /// The most ports that rules may name: the sidecar listens on each.
 pub const MOST_PORTS: usize = 64;
 
@@ -146,23 +149,15 @@ impl NetworkLimit {
 /// Rules that allow, compared one by one.
 pub(super) struct RulesWithin;
 
-impl CeilingRule<BTreeSet<EgressRule>> for RulesWithin {
+impl CeilingRule<Rules> for RulesWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
-    fn excess(
-        asked: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &Rules, _: &Rules, ceiling: &Policy) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers)
     }
 
-    fn narrowed(
-        own: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<EgressRule> {
+    fn narrowed(own: &Rules, _: &Rules, ceiling: &Policy) -> Rules {
         narrowed(own, ceiling, NetworkLimit::covers)
     }
 }
@@ -182,15 +177,11 @@ impl TemporaryWithin {
     }
 }
 
-impl CeilingRule<BTreeSet<TemporaryRule>> for TemporaryWithin {
+impl CeilingRule<TemporaryRules> for TemporaryWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
-    fn excess(
-        asked: &BTreeSet<TemporaryRule>,
-        _: &BTreeSet<TemporaryRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &TemporaryRules, _: &TemporaryRules, ceiling: &Policy) -> Option<Excess> {
         let mut too_much = asked
             .iter()
             .filter(|rule| !Self::covers(rule, ceiling))
@@ -202,11 +193,7 @@ impl CeilingRule<BTreeSet<TemporaryRule>> for TemporaryWithin {
         })
     }
 
-    fn narrowed(
-        own: &BTreeSet<TemporaryRule>,
-        _: &BTreeSet<TemporaryRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<TemporaryRule> {
+    fn narrowed(own: &TemporaryRules, _: &TemporaryRules, ceiling: &Policy) -> TemporaryRules {
         let kept = own.iter().filter(|rule| Self::covers(rule, ceiling));
         kept.cloned().collect()
     }
@@ -222,25 +209,17 @@ fn most_of(network: &Network) -> impl Iterator<Item = String> {
 /// Rules that limit, compared one by one.
 pub(super) struct LimitsWithin;
 
-impl CeilingRule<BTreeSet<EgressRule>> for LimitsWithin {
+impl CeilingRule<Rules> for LimitsWithin {
     #[cfg(test)]
     const WITHIN: &'static str = WITHIN;
 
     const NARROWS_CHOSEN: bool = true;
 
-    fn excess(
-        asked: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &Rules, _: &Rules, ceiling: &Policy) -> Option<Excess> {
         excess(asked, ceiling, NetworkLimit::covers_limit)
     }
 
-    fn narrowed(
-        own: &BTreeSet<EgressRule>,
-        _: &BTreeSet<EgressRule>,
-        ceiling: &Policy,
-    ) -> BTreeSet<EgressRule> {
+    fn narrowed(own: &Rules, _: &Rules, ceiling: &Policy) -> Rules {
         narrowed(own, ceiling, NetworkLimit::covers_limit)
     }
 }
@@ -251,7 +230,7 @@ const WITHIN: &str = "[within](#rules-within-a-ceiling) the ceiling's `limit` or
 /// Whether a limit covers a rule.
 type Covers = fn(&NetworkLimit, &EgressRule) -> bool;
 
-fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Option<Excess> {
+fn excess(asked: &Rules, ceiling: &Policy, covers: Covers) -> Option<Excess> {
     let network = &ceiling.network;
     let within = NetworkLimit::of(String::new(), network);
     let mut too_much = asked
@@ -267,7 +246,7 @@ fn excess(asked: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> Opt
 }
 
 /// A rule that is only partly covered is removed: that allows less, never more.
-fn narrowed(own: &BTreeSet<EgressRule>, ceiling: &Policy, covers: Covers) -> BTreeSet<EgressRule> {
+fn narrowed(own: &Rules, ceiling: &Policy, covers: Covers) -> Rules {
     let within = NetworkLimit::of(String::new(), &ceiling.network);
     let kept = own.iter().filter(|rule| covers(&within, rule));
     kept.cloned().collect()

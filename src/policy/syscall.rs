@@ -6,26 +6,20 @@ use super::ceiling_rule::{AtMost, CeilingRule, Excess, PartOf};
 use super::{Policy, SyscallProfile, Syscalls};
 use crate::kernel::SyscallName;
 
+type Calls = BTreeSet<SyscallName>;
+
 /// System calls: those that the ceiling allows itself, and those in its `limit`.
 pub(super) struct CallsOf;
 
-impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
+impl CeilingRule<Calls> for CallsOf {
     #[cfg(test)]
     const WITHIN: &'static str = "part of the ceiling's `allow` and `limit` together";
 
-    fn excess(
-        asked: &BTreeSet<SyscallName>,
-        _: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &Calls, _: &Calls, ceiling: &Policy) -> Option<Excess> {
         PartOf::excess(asked, &calls_within(&ceiling.syscalls), ceiling)
     }
 
-    fn narrowed(
-        own: &BTreeSet<SyscallName>,
-        _: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> BTreeSet<SyscallName> {
+    fn narrowed(own: &Calls, _: &Calls, ceiling: &Policy) -> Calls {
         PartOf::narrowed(own, &calls_within(&ceiling.syscalls), ceiling)
     }
 }
@@ -33,25 +27,17 @@ impl CeilingRule<BTreeSet<SyscallName>> for CallsOf {
 /// Calls in the `limit` of a policy.
 pub(super) struct LimitedCallsOf;
 
-impl CeilingRule<BTreeSet<SyscallName>> for LimitedCallsOf {
+impl CeilingRule<Calls> for LimitedCallsOf {
     #[cfg(test)]
-    const WITHIN: &'static str = <CallsOf as CeilingRule<BTreeSet<SyscallName>>>::WITHIN;
+    const WITHIN: &'static str = <CallsOf as CeilingRule<Calls>>::WITHIN;
 
     const NARROWS_CHOSEN: bool = true;
 
-    fn excess(
-        asked: &BTreeSet<SyscallName>,
-        most: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> Option<Excess> {
+    fn excess(asked: &Calls, most: &Calls, ceiling: &Policy) -> Option<Excess> {
         CallsOf::excess(asked, most, ceiling)
     }
 
-    fn narrowed(
-        own: &BTreeSet<SyscallName>,
-        most: &BTreeSet<SyscallName>,
-        ceiling: &Policy,
-    ) -> BTreeSet<SyscallName> {
+    fn narrowed(own: &Calls, most: &Calls, ceiling: &Policy) -> Calls {
         CallsOf::narrowed(own, most, ceiling)
     }
 }
@@ -85,6 +71,6 @@ fn most_profile(most: SyscallProfile, ceiling: &Policy) -> SyscallProfile {
 }
 
 /// The calls that are within a ceiling.
-fn calls_within(ceiling: &Syscalls) -> BTreeSet<SyscallName> {
+fn calls_within(ceiling: &Syscalls) -> Calls {
     ceiling.allow.union(&ceiling.limit).copied().collect()
 }
