@@ -39,7 +39,7 @@ impl DecidedPlan {
             let rules = &self.plan.network.rules;
             policy.network.allow = rules.without_policys();
             let temporary = &mut policy.network.temporary;
-            temporary.retain(|one| rules.ends_by_policy(&one.rule));
+            temporary.retain(|one| rules.ends_by_policy(&one.item));
             policy.network.deny.clone_from(&rules.deny);
         }
         policy

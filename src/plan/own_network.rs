@@ -61,7 +61,7 @@ fn enforced(network: &Network, now: ClockReading) -> EgressRules {
         deny: network.deny.clone(),
         ..EgressRules::default()
     };
-    for TemporaryRule { rule, term } in &network.temporary {
+    for TemporaryRule { item: rule, term } in &network.temporary {
         // A rule without an end is wider, and stays.
         let Some(end) = term.end(now).filter(|_| !network.allow.contains(rule)) else {
             continue;
@@ -84,7 +84,7 @@ pub(super) fn warnings(resolved: &ResolvedPolicy, planned: &NetworkPlan) -> Vec<
 fn lasting(network: &Network) -> Vec<Warning> {
     let lasting = NetworkLimit::of_rules(String::new(), &network.allow);
     let rules = network.temporary.iter();
-    let rules = rules.filter(|one| lasting.covers(&one.rule));
+    let rules = rules.filter(|one| lasting.covers(&one.item));
     let rules = rules.map(ToString::to_string);
     rules.map(|rule| Warning::LastsAnyway { rule }).collect()
 }

@@ -51,11 +51,11 @@ pub(super) fn check(
         .zip(network.temporary.iter().skip(1));
     if let Some((one, other)) = twice
         .into_iter()
-        .find(|(one, other)| one.rule == other.rule)
+        .find(|(one, other)| one.item == other.item)
     {
         let why = format!("it ends {} and {}: give it one end", one.term, other.term);
         let field = Field::NetworkTemporary;
-        return Err(RuleRefusal::of(field, &one.rule, why));
+        return Err(RuleRefusal::of(field, &one.item, why));
     }
     let ports = allowed(network).flat_map(|(_, rule)| rule.ports());
     let ports: BTreeSet<u16> = ports.collect();
@@ -75,7 +75,7 @@ pub(super) fn check(
 fn allowed(network: &Network) -> impl Iterator<Item = (Field, &EgressRule)> {
     let lasting = network.allow.iter().map(|rule| (Field::NetworkAllow, rule));
     let temporary = network.temporary.iter();
-    lasting.chain(temporary.map(|one| (Field::NetworkTemporary, &one.rule)))
+    lasting.chain(temporary.map(|one| (Field::NetworkTemporary, &one.item)))
 }
 
 impl Network {
@@ -167,10 +167,10 @@ pub(super) struct TemporaryWithin;
 
 impl TemporaryWithin {
     fn covers(rule: &TemporaryRule, ceiling: &Policy) -> bool {
-        let TemporaryRule { rule, term } = rule;
+        let TemporaryRule { item: rule, term } = rule;
         let most = ceiling.network.temporary.iter();
         let most = most.filter(|most| term.is_within(most.term));
-        let most = NetworkLimit::of_rules(String::new(), &most.map(|m| m.rule.clone()).collect());
+        let most = NetworkLimit::of_rules(String::new(), &most.map(|m| m.item.clone()).collect());
         let mut within = NetworkLimit::of(String::new(), &ceiling.network);
         within.rules.extend(most.rules);
         within.covers(rule)

@@ -78,36 +78,29 @@ pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
     }
 }
 
-/// A rule that allows until its end.
+/// What allows until its end.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
-#[serde(try_from = "String", into = "String")]
-pub struct TemporaryRule {
-    /// The rule.
-    pub rule: EgressRule,
+#[serde(
+    try_from = "String",
+    into = "String",
+    bound(
+        serialize = "Self: Clone + Into<String>",
+        deserialize = "Self: TryFrom<String, Error = ValueError>"
+    )
+)]
+pub struct Temporary<T> {
+    /// What is allowed.
+    pub item: T,
     /// Its end.
     pub term: RuleTerm,
 }
 
+/// A rule that allows until its end.
+pub type TemporaryRule = Temporary<EgressRule>;
 /// The same in a policy's list, where it may be a preset.
-#[derive(
-    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
-#[serde(try_from = "String", into = "String")]
-pub struct TemporaryItem {
-    /// A rule or a preset.
-    pub item: RuleItem,
-    /// The end of each of its rules.
-    pub term: RuleTerm,
-}
-
-impl From<TemporaryRule> for TemporaryItem {
-    fn from(TemporaryRule { rule, term }: TemporaryRule) -> Self {
-        let item = RuleItem::Rule(rule);
-        Self { item, term }
-    }
-}
+pub(super) type TemporaryItem = Temporary<RuleItem>;
 
 impl Item for TemporaryItem {
     fn begins_with(word: &str, item: &str) -> bool {
@@ -115,30 +108,13 @@ impl Item for TemporaryItem {
     }
 }
 
-impl fmt::Display for TemporaryRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.rule, self.term)
-    }
-}
-
-impl fmt::Display for TemporaryItem {
+impl<T: fmt::Display> fmt::Display for Temporary<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.item, self.term)
     }
 }
 
-impl FromStr for TemporaryRule {
-    type Err = ValueError;
-
-    fn from_str(text: &str) -> Result<Self, ValueError> {
-        let (rule, term) =
-            RuleTerm::split(text).ok_or_else(|| ValueError::grammar(text, GRAMMAR))?;
-        let rule = rule.parse()?;
-        Ok(Self { rule, term })
-    }
-}
-
-impl FromStr for TemporaryItem {
+impl<T: FromStr<Err = ValueError>> FromStr for Temporary<T> {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {

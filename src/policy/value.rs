@@ -181,13 +181,19 @@ impl Value for BTreeSet<TemporaryRule> {
                 Ok(rules) => rules,
                 Err(name) => presets(&name, field)?,
             };
-            rules.extend(of_item.into_iter().map(|rule| TemporaryRule { rule, term }));
+            rules.extend(of_item.into_iter().map(|item| TemporaryRule { item, term }));
         }
         Ok(rules)
     }
 
     fn written(self) -> WrittenList<TemporaryItem> {
-        let items: BTreeSet<_> = self.into_iter().map(TemporaryItem::from).collect();
+        let items: BTreeSet<_> = self
+            .into_iter()
+            .map(|TemporaryRule { item, term }| {
+                let item = RuleItem::Rule(item);
+                TemporaryItem { item, term }
+            })
+            .collect();
         items.into()
     }
 

@@ -67,7 +67,7 @@ pub(super) fn of_policy(
     policy: &Network,
     removed: &BTreeSet<EgressRule>,
 ) -> BTreeSet<EgressRule> {
-    let rules = policy.temporary.iter().map(|one| &one.rule);
+    let rules = policy.temporary.iter().map(|one| &one.item);
     let rules = rules.filter(|rule| now.ends_by_policy(rule) && !removed.contains(rule));
     let rules = rules.filter(|rule| !policy.allow.contains(rule));
     rules.cloned().collect()
