@@ -12,9 +12,7 @@ use super::mount::{OmittedMount, PlannedMount};
 use super::plan;
 use super::reason::OmittedItem;
 use super::report::{AuditPlan, AuditedNetwork};
-use crate::policy::{
-    AuditOutcome, ExceededField, Field, Policy, PolicyName, ResolvedPolicy, loosens,
-};
+use crate::policy::{AuditOutcome, ExceededField, Policy, PolicyName, ResolvedPolicy, loosens};
 
 /// What the report-only policy would take away, if there is one.
 pub fn report(
@@ -128,62 +126,7 @@ fn not_given(here: &Plan, there: &Plan) -> Vec<OmittedItem> {
 /// Fields whose use is not observed. Connections and mounts are observed, and capabilities are among the engine's
 /// requests.
 fn less(here: &Policy, there: &Policy) -> Vec<ExceededField> {
-    let is_unseen = |less: &ExceededField| match less.field {
-        Field::FilesystemRoot
-        | Field::FilesystemEphemeral
-        | Field::FilesystemScratch
-        | Field::FilesystemUnprotected
-        | Field::FilesystemGitConfig
-        | Field::NetworkConnections
-        | Field::NetworkConnectionsPerMinute
-        | Field::NetworkUpload
-        | Field::NetworkHosts
-        | Field::NetworkCoolDown
-        | Field::NetworkInbound
-        | Field::NetworkConnect
-        | Field::NetworkSshKeys
-        | Field::SyscallsProfile
-        | Field::SyscallsAllow
-        | Field::SyscallsDeny
-        | Field::PrivilegesSetId
-        | Field::TimeWall
-        | Field::TimeIdle
-        | Field::TimeExec
-        | Field::TimeGrace
-        | Field::TimeSleep
-        | Field::LimitsPids
-        | Field::LimitsMemory
-        | Field::LimitsCpus => true,
-        Field::FilesystemScratchOn
-        | Field::FilesystemWorkspace
-        | Field::FilesystemMounts
-        | Field::FilesystemWrite
-        | Field::FilesystemWorkspaceAt
-        | Field::FilesystemSearch
-        | Field::FilesystemIdmap
-        | Field::FilesystemCredentials
-        | Field::FilesystemSecrets
-        | Field::FilesystemServiceAccountToken
-        | Field::FilesystemLeftOut
-        | Field::NetworkMode
-        | Field::NetworkAllow
-        | Field::NetworkTemporary
-        | Field::NetworkDeny
-        | Field::NetworkLimit
-        | Field::NetworkOnUnknown
-        | Field::NetworkAskSeconds
-        | Field::NetworkProxyEnv
-        | Field::NetworkTls
-        | Field::NetworkUserSecrets
-        | Field::SyscallsLimit
-        | Field::PrivilegesCapabilities
-        | Field::ReportDenied
-        | Field::ReportNotice
-        | Field::ReportAudit
-        | Field::ReportLearn
-        | Field::AnnotationsLoosen => false,
-    };
     let mut all = loosens(here, there);
-    all.retain(is_unseen);
+    all.retain(|less| !less.field.is_observed());
     all
 }

@@ -19,6 +19,15 @@ pub(super) enum FieldSource {
     FilesAlone,
 }
 
+/// What shows at run time that a policy that is only reported would forbid something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FieldTrace {
+    /// Connections and mounts are observed, capabilities are among the engine's requests, and some fields forbid nothing.
+    Seen,
+    /// Nothing. The difference of the two policies is reported.
+    Unseen,
+}
+
 /// A row, for docs/policy.md.
 #[cfg(test)]
 pub(super) struct Row {
@@ -36,7 +45,7 @@ macro_rules! fields {
         $Group:ident in $group:ident, written $Written:ident {
             $(
                 $(#[doc = $meaning:literal])+
-                $slot:ident: $Type:ty = $Field:ident $word:literal, $Rule:ident, $SetBy:ident;
+                $slot:ident: $Type:ty = $Field:ident $word:literal, $Rule:ident, $SetBy:ident, $Trace:ident;
             )+
         }
     )+) => {
@@ -60,6 +69,13 @@ macro_rules! fields {
                 use $crate::policy::rows::FieldSource;
                 let by = match self { $($(Self::$Field => FieldSource::$SetBy,)+)+ };
                 by == FieldSource::Annotated
+            }
+
+            /// Whether its use is observed at run time: of a policy that is only reported, the plan names only the other fields.
+            pub fn is_observed(self) -> bool {
+                use $crate::policy::rows::FieldTrace;
+                let trace = match self { $($(Self::$Field => FieldTrace::$Trace,)+)+ };
+                trace == FieldTrace::Seen
             }
         }
 
