@@ -1,7 +1,7 @@
 //! Devices: nodes in a container, and nodes that it creates.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
@@ -74,7 +74,7 @@ fn judge_made(attempts: impl IntoIterator<Item = Result<String, Errno>>) -> Find
 }
 
 fn disks(promise: &Promise) -> Finding {
-    found_devices(promise, |entry| entry.kind == DevKind::Block)
+    found_devices(promise, |entry| entry.kind == FileType::BlockDevice)
 }
 
 /// Character devices that no container gets, such as /dev/mem, /dev/kmsg and /dev/fuse.
@@ -87,7 +87,7 @@ fn is_unusual(entry: &DevEntry) -> bool {
         rustix::fs::major(entry.number),
         rustix::fs::minor(entry.number),
     );
-    entry.kind == DevKind::Character && !is_usual(number)
+    entry.kind == FileType::CharacterDevice && !is_usual(number)
 }
 
 fn found_devices(promise: &Promise, is_fault: fn(&DevEntry) -> bool) -> Finding {
@@ -119,25 +119,6 @@ fn judge_devices(
 /// The most entries of /dev and its directories to look at.
 const MOST_ENTRIES: usize = 4096;
 
-/// What an entry of /dev is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum DevKind {
-    Block,
-    Character,
-    /// A file, a link, a socket, a FIFO.
-    Other,
-}
-
-impl DevKind {
-    fn of(kind: fs::FileType) -> Self {
-        match (kind.is_block_device(), kind.is_char_device()) {
-            (true, _) => Self::Block,
-            (_, true) => Self::Character,
-            (false, false) => Self::Other,
-        }
-    }
-}
-
 /// Where a search of /dev ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SearchEnd {
@@ -150,7 +131,7 @@ enum SearchEnd {
 /// An entry of /dev that is not a directory.
 struct DevEntry {
     path: PathBuf,
-    kind: DevKind,
+    kind: FileType,
     /// For a device: its major and minor number.
     number: u64,
 }
@@ -183,7 +164,7 @@ fn below_dev() -> (Vec<DevEntry>, SearchEnd) {
                 true => directories.push(path),
                 false => all.push(DevEntry {
                     path,
-                    kind: DevKind::of(found.file_type()),
+                    kind: FileType::from_raw_mode(found.mode()),
                     number: found.rdev(),
                 }),
             }
@@ -229,43 +210,43 @@ mod tests {
             number: rustix::fs::makedev(major, minor),
         };
         let good = [
-            entry("/dev/null", DevKind::Character, 1, 3),
-            entry("/dev/pts/0", DevKind::Character, 136, 0),
-            entry("/dev/log", DevKind::Other, 0, 0),
+            entry("/dev/null", FileType::CharacterDevice, 1, 3),
+            entry("/dev/pts/0", FileType::CharacterDevice, 136, 0),
+            entry("/dev/log", FileType::Socket, 0, 0),
         ];
-        let is_block: fn(&DevEntry) -> bool = |entry| entry.kind == DevKind::Block;
+        let is_block: fn(&DevEntry) -> bool = |entry| entry.kind == FileType::BlockDevice;
         let mut promise = Promise::default();
         let walls = promise.walls.insert(Default::default());
         walls.devices.insert("/dev/fuse".into());
         for (found, is_fault, expected) in [
             (
-                entry("/dev/fuse", DevKind::Character, 10, 229),
+                entry("/dev/fuse", FileType::CharacterDevice, 10, 229),
                 is_unusual as fn(&_) -> _,
                 Outcome::Held,
             ),
             // The same device by a name that the node's file does not have.
             (
-                entry("/dev/f", DevKind::Character, 10, 229),
+                entry("/dev/f", FileType::CharacterDevice, 10, 229),
                 is_unusual,
                 Outcome::NotHeld,
             ),
             (
-                entry("/dev/mem", DevKind::Character, 1, 1),
+                entry("/dev/mem", FileType::CharacterDevice, 1, 1),
                 is_unusual,
                 Outcome::NotHeld,
             ),
             (
-                entry("/dev/sda", DevKind::Block, 8, 0),
+                entry("/dev/sda", FileType::BlockDevice, 8, 0),
                 is_unusual,
                 Outcome::Held,
             ),
             (
-                entry("/dev/sda", DevKind::Block, 8, 0),
+                entry("/dev/sda", FileType::BlockDevice, 8, 0),
                 is_block,
                 Outcome::NotHeld,
             ),
             (
-                entry("/dev/mem", DevKind::Character, 1, 1),
+                entry("/dev/mem", FileType::CharacterDevice, 1, 1),
                 is_block,
                 Outcome::Held,
             ),
