@@ -11,7 +11,7 @@ const LARGEST: usize = 4;
 
 /// Folders with a larger one. A number here may only become smaller.
 const LARGER: &[(&str, usize)] = &[
-    ("audit", 12),
+    ("audit", 11),
     ("cgroup", 6),
     ("enforce", 7),
     ("install", 5),
