@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::request::WrapRequest;
-use super::settings::is_first_time;
+use anyhow::Result;
+
 use crate::log::complain;
 use crate::plan::sockets::is_database;
 use crate::policy::connect::ServiceSocket;
@@ -21,7 +21,12 @@ const MOST: usize = 3;
 
 /// Says which option leads to the machine's databases, if the command failed by itself: a shell's own statuses begin at 126, and
 /// 124 is timeout(1)'s. Nothing shows that the command tried a socket, so the line comes once for a user.
-pub fn tell(wanted: &WrapRequest, status: i32) {
+/// `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it.
+pub fn tell(
+    status: i32,
+    leads_to: impl Fn(&ServiceSocket) -> Result<bool>,
+    is_new: impl FnOnce() -> bool,
+) {
     if !(1..124).contains(&status) {
         return;
     }
@@ -32,14 +37,13 @@ pub fn tell(wanted: &WrapRequest, status: i32) {
     let listening = listening(&table).into_iter().take(MOST);
     let leads_to = |socket: &ServiceSocket| {
         let why = |error: &anyhow::Error| log::debug!("look at {socket}: {error:#}");
-        wanted.leads_to(socket).inspect_err(why).unwrap_or(false)
+        leads_to(socket).inspect_err(why).unwrap_or(false)
     };
     let offered: Vec<String> = listening
         .filter(leads_to)
         .map(|socket| socket.to_string())
         .collect();
-    if let Some(line) = line(&offered).filter(|_| is_first_time(&wanted.person, "database-sockets"))
-    {
+    if let Some(line) = line(&offered).filter(|_| is_new()) {
         complain(&line);
     }
 }

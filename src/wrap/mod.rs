@@ -162,7 +162,8 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let without = prepared.without_network.as_ref();
     // A denial explains a failure better.
     if !wanted.quiet && !connected && without.is_none() && refused.is_empty() {
-        machine_sockets::tell(wanted, status.code);
+        let is_new = || settings::places::is_first_time(&wanted.person, "database-sockets");
+        machine_sockets::tell(status.code, |socket| wanted.leads_to(socket), is_new);
     }
     if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
         closing::without_network(who, &wanted.asked.answers);
@@ -177,7 +178,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
 fn say_what_is_lacking(wanted: &WrapRequest) {
     let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
     let lacks = unprivileged::inside().is_some() && unprivileged::cgroup().is_none();
-    if is_seen && lacks && settings::is_first_time(&wanted.person, "limits") {
+    if is_seen && lacks && settings::places::is_first_time(&wanted.person, "limits") {
         crate::log::complain(
             "agentbox: without root's rights no limit of memory, processors or processes holds here (said once; `agentbox explain` has it)",
         );

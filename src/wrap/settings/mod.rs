@@ -37,7 +37,6 @@ pub use of_person::of_person;
 pub use places::{PROJECT_FILE, agents_homes, refuse_written};
 
 use self::file::PathBase;
-use self::own_dir::OwnDir;
 use self::seal::Seal;
 pub use self::sealed_file::{SealedFile, SealedFileKind, is_closed};
 use self::trust::{Store, TrustStanding, TrustStatus, TrustedFile, is_project};
@@ -45,27 +44,6 @@ use super::error::WrapRefusal;
 use super::list::SystemList;
 use super::person::Person;
 use super::{repository, workspace};
-
-/// Whether the user has not seen this notice; from now on they have. If that cannot be kept, it stays new. What keeps it is the
-/// user's own, also behind sudo.
-pub fn is_first_time(person: &Person, notice: &str) -> bool {
-    let look = || is_new(person, notice);
-    person.looking(look).unwrap_or(true)
-}
-
-fn is_new(person: &Person, notice: &str) -> bool {
-    let Some(home) = places::home(person) else {
-        return true;
-    };
-    let dir = places::notices(person, &home);
-    let path = dir.join(notice);
-    let own = OwnDir::at(dir);
-    let is_new = own.check(person).is_err() || path.symlink_metadata().is_err();
-    if is_new && let Err(error) = own.put(person, &path, b"") {
-        log::debug!("keep that the notice {notice:?} was seen: {error:#}");
-    }
-    is_new
-}
 
 /// A settings file that counts.
 pub struct SettingsSource {

@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::own_dir::OwnDir;
 use crate::plan::never::NeverList;
 use crate::probe::is_home;
 use crate::sys::path::resolve_owned;
@@ -64,6 +65,27 @@ pub fn allowed(person: &Person, home: &Path) -> PathBuf {
 /// Which notices the user has seen, a file for each.
 pub fn notices(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("notices")
+}
+
+/// Whether the user has not seen this notice; from now on they have. If that cannot be kept, it stays new. What keeps it is the
+/// user's own, also behind sudo.
+pub fn is_first_time(person: &Person, notice: &str) -> bool {
+    let look = || is_new(person, notice);
+    person.looking(look).unwrap_or(true)
+}
+
+fn is_new(person: &Person, notice: &str) -> bool {
+    let Some(home) = home(person) else {
+        return true;
+    };
+    let dir = notices(person, &home);
+    let path = dir.join(notice);
+    let own = OwnDir::at(dir);
+    let is_new = own.check(person).is_err() || path.symlink_metadata().is_err();
+    if is_new && let Err(error) = own.put(person, &path, b"") {
+        log::debug!("keep that the notice {notice:?} was seen: {error:#}");
+    }
+    is_new
 }
 
 /// Where writes to package caches are kept.
