@@ -13,7 +13,7 @@ use super::wrap_options::{Layer, PolicyPath};
 use super::{
     Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NodeConfig,
     NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, ResolvedPolicy,
-    Selection, Sources, WORKSPACE_KEY, builtin, narrow,
+    Selection, Sources, Tool, WORKSPACE_KEY, builtin, narrow,
 };
 use crate::rules::NetworkLimit;
 
@@ -265,9 +265,12 @@ impl Resolver<'_> {
         let mode_implied_by = request.mode_implied_by;
         let (policy, origins) = self.overlaid(request, loaded)?;
         self.check_names(&policy, &origins)?;
-        check_dropped_writes(&policy, &annotated_writes, &by, &origins)?;
-        let image = authors == Authors::PerhapsImage;
         let is_container = self.sources.asker == Asker::Container;
+        // `update` has to go on where the container runs: it may have to deny a host.
+        if is_container || self.sources.tool == Tool::Wrap {
+            check_dropped_writes(&policy, &annotated_writes, &by, &origins)?;
+        }
+        let image = authors == Authors::PerhapsImage;
         let is_limited = is_container && (image || !limits.iter().any(CeilingPolicy::is_set));
         let leave = match is_limited {
             true => Loosening::Fields(self.fields_with_leave(&own, authors)),

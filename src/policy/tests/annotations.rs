@@ -491,4 +491,11 @@ fn writable_mounts_of_an_annotation_under_a_policy_without_mounts_are_an_error()
     let tight = case().field("policy", "ci");
     tight.field("filesystem.mounts", "drop").resolved();
     strict().field("filesystem.write", "").resolved();
+    // A container that runs so all the same is updated.
+    let running = strict().field("filesystem.write", "/data");
+    let sources = Sources {
+        asker: Asker::Operator,
+        ..running.sources()
+    };
+    assert!(resolve(&sources).is_ok());
 }
