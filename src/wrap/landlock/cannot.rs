@@ -338,7 +338,7 @@ mod tests {
         for word in [
             "Linux 6.12",
             "Linux 6.10",
-            "not even a server on the loopback",
+            "no other server on the loopback",
             ".agentbox.toml",
             "not even localhost: use 127.0.0.1",
         ] {

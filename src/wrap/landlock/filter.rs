@@ -126,12 +126,16 @@ mod tests {
             assert_eq!(of(SERVERS), SyscallVerdict::Allow);
             assert_eq!(of(CLIENTS), SyscallVerdict::Errno(13));
         }
+        // No server that starts later shares its port.
+        let reuse = |own| verdict_of(&profile(own), libc::SYS_setsockopt, [3, 1, 15, 0, 4, 0]);
+        assert_eq!(reuse(SERVERS), SyscallVerdict::Errno(92));
+        assert_eq!(reuse(CLIENTS), SyscallVerdict::Allow);
         // All else is the same.
-        let rest = |own| {
+        let rest = |own, count: usize| {
             let all = profile(own).syscalls().clone().unwrap();
-            all[..all.len() - 1].to_vec()
+            all[..all.len() - count].to_vec()
         };
-        assert_eq!(rest(SERVERS), rest(CLIENTS));
+        assert_eq!(rest(SERVERS, 2), rest(CLIENTS, 1));
     }
 
     #[test]
