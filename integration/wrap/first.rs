@@ -203,7 +203,7 @@ fn wrap_says_what_to_type_in_its_own_words() {
     }
     // `ssh` looks the name up, and a rule without a port would not help it.
     let shown = shell.ask(&format!("{program} wrap -- getent hosts git.example.test"));
-    let ssh = "--allow git.example.test allows it; SSH needs --allow git.example.test:22";
+    let ssh = "--allow git.example.test allows it; other ports, such as SSH's, need --allow git.example.test:PORT";
     assert!(shown.contains(ssh), "{shown}");
     let script = "curl -s https://first.example.test; strace -f true; true";
     let shown = shell.ask(&format!(

@@ -343,7 +343,7 @@ fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
             tool.names(&tool.adds(Field::NetworkAllow, &[rule])),
             tool.next(),
             match denied.name {
-                Some(_) => tool.for_ssh(rule),
+                Some(_) => tool.for_other_ports(rule),
                 None => String::new(),
             }
         ))),

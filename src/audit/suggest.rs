@@ -214,7 +214,7 @@ impl Suggestion {
                 let (value, times) = (&addition.value, addition.times);
                 let needed = addition.needed_by.join(", ");
                 let ssh = match addition.only_looked_up {
-                    true => self.tool.for_ssh(value),
+                    true => self.tool.for_other_ports(value),
                     false => String::new(),
                 };
                 let expired = match addition.expired {

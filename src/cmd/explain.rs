@@ -150,7 +150,7 @@ fn looked_up(id: &str) -> Result<Result<KnownContainer, ExitCode>> {
             let run = found.run;
             let record = run.record()?;
             log::warn!(
-                "container {} is gone: this is what its run of {} was under",
+                "container {} is gone: this is what its run of {} was under; a container that runs by this name now is not agentbox's",
                 record.id,
                 run.started()
             );

@@ -61,7 +61,10 @@ fn of_gone(args: &NetworkArgs) -> Result<ExitCode> {
     let found = read::find(&args.id)?;
     let record = found.run.record()?;
     let logs = found.logs()?;
-    log::warn!("container {} is gone: this is what its log says", record.id);
+    log::warn!(
+        "container {} is gone: this is what its log says; a container that runs by this name now is not agentbox's",
+        record.id
+    );
     let shared = record.shared_network();
     let subject = ContainerNetwork {
         outside: None,

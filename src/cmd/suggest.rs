@@ -88,7 +88,11 @@ fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion)
     let dir = node_files::policy_dir(global)?;
     let mut maker = std::fs::DirBuilder::new();
     let made = maker.recursive(true).mode(0o755).create(&dir);
-    made.with_context(|| format!("make {dir:?}"))?;
+    made.with_context(|| {
+        format!(
+            "make {dir:?}: root's, so use sudo; `allow` in ~/.config/agentbox/config.toml is yours"
+        )
+    })?;
     let path = dir.join(format!("{name}.toml"));
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o644);

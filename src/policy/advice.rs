@@ -109,10 +109,12 @@ impl Tool {
     }
 
     /// An addition for a name that was only looked up. Its port is unknown, and a rule without one is for HTTPS.
-    pub fn for_ssh(self, name: &str) -> String {
+    pub fn for_other_ports(self, name: &str) -> String {
         match self {
-            Self::Engine | Self::Annotating | Self::Pod => format!("; SSH needs {name}:22"),
-            Self::Wrap => format!("; SSH needs --allow {name}:22"),
+            Self::Engine | Self::Annotating | Self::Pod => {
+                format!("; other ports need {name}:PORT")
+            }
+            Self::Wrap => format!("; other ports, such as SSH's, need --allow {name}:PORT"),
         }
     }
 

@@ -14,6 +14,21 @@ use crate::policy::connect::ServiceSocket;
 use crate::policy::{Field, Tool};
 use crate::sys::procfs;
 
+/// Clients that look for a socket if nothing names a host.
+const CLIENTS: [&str; 12] = [
+    "createdb",
+    "dropdb",
+    "mariadb",
+    "mariadb-dump",
+    "mysql",
+    "mysqladmin",
+    "mysqldump",
+    "pg_dump",
+    "pg_isready",
+    "pg_restore",
+    "psql",
+    "redis-cli",
+];
 /// The directories of system services.
 const PLACES: [&str; 2] = ["/run", "/var/lib"];
 /// Most sockets of a line. Each is connected to once, and one that does not answer takes seconds.
@@ -21,9 +36,9 @@ const MOST: usize = 3;
 
 /// Says which option leads to the machine's databases, if the command failed by itself: a shell's own statuses begin at 126, and
 /// 124 is timeout(1)'s. Nothing shows that the command tried a socket, so the line comes once for a user.
-/// `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it.
+/// For a client that does so by itself it always comes. `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it.
 pub fn tell(
-    status: i32,
+    (status, command): (i32, &str),
     leads_to: impl Fn(&ServiceSocket) -> Result<bool>,
     is_new: impl FnOnce() -> bool,
 ) {
@@ -43,9 +58,16 @@ pub fn tell(
         .filter(leads_to)
         .map(|socket| socket.to_string())
         .collect();
-    if let Some(line) = line(&offered).filter(|_| is_new()) {
+    if let Some(line) = line(&offered).filter(|_| is_client(command) || is_new()) {
         complain(&line);
     }
+}
+
+fn is_client(command: &str) -> bool {
+    let name = Path::new(command)
+        .file_name()
+        .and_then(|name| name.to_str());
+    name.is_some_and(|name| CLIENTS.contains(&name))
 }
 
 fn line(sockets: &[String]) -> Option<String> {
@@ -57,7 +79,7 @@ fn line(sockets: &[String]) -> Option<String> {
     let sockets: Vec<&str> = sockets.iter().map(String::as_str).collect();
     let option = Tool::Wrap.adds(Field::NetworkConnect, &sockets);
     Some(format!(
-        "agentbox: this machine's database {are} not visible inside; {option} reaches {them} (said once)"
+        "agentbox: this machine's database {are} not visible inside; {option} reaches {them}"
     ))
 }
 
@@ -125,13 +147,11 @@ mod tests {
         assert_eq!(
             line(&[one.to_owned()]).unwrap(),
             format!(
-                "agentbox: this machine's database socket is not visible inside; --connect {one} reaches it (said once)"
+                "agentbox: this machine's database socket is not visible inside; --connect {one} reaches it"
             )
         );
         let both = line(&[one, other].map(str::to_owned)).unwrap();
         assert!(both.contains("sockets are not"), "{both}");
-        assert!(both.ends_with(&format!(
-            "; --connect {one} --connect {other} reaches them (said once)"
-        )));
+        assert!(both.ends_with(&format!("; --connect {one} --connect {other} reaches them")));
     }
 }

@@ -99,6 +99,11 @@ impl WrapRequest {
     /// Refuses a program that a sandbox, or another user, could have written, also through its interpreter.
     fn check_program(&self, program: &Path) -> Result<(), String> {
         let name = program.display().to_string();
+        if !program.exists() {
+            return Err(format!(
+                "the command {name} cannot be run: there is no such file"
+            ));
+        }
         let files = CommandFiles::of(&name, PATH, Path::new("/"));
         if let Some(unknown) = files.unknown {
             return Err(format!(

@@ -281,7 +281,11 @@ impl DeniedHost {
                 format!("its rule has expired; {} allows it again", adds(rule))
             }
             Some(rule) if self.port.is_none() => {
-                format!("{} allows it{}", adds(rule), Tool::Wrap.for_ssh(rule))
+                format!(
+                    "{} allows it{}",
+                    adds(rule),
+                    Tool::Wrap.for_other_ports(rule)
+                )
             }
             Some(rule) => format!("{} allows it", adds(rule)),
             None => self.reason.clone(),
@@ -495,7 +499,7 @@ mod tests {
                 [
                     "denied: a.example.org:443 x7; --allow a.example.org allows it".to_owned(),
                     format!("denied: {b}; --allow {b} allows it"),
-                    "denied: c.example.org; --allow c.example.org allows it; SSH needs --allow c.example.org:22".to_owned(),
+                    "denied: c.example.org; --allow c.example.org allows it; other ports, such as SSH's, need --allow c.example.org:PORT".to_owned(),
                     format!("denied: db:5432; {db}"),
                     "denied: [::1]:80; it is closed".to_owned(),
                     "failed: d.example.org:443; d.example.org does not resolve: it has no address".to_owned(),

@@ -56,6 +56,10 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
     Err(unknown(text, among.iter().map(|one| one.id)))
 }
 
+/// Why a container that an engine lists may be none of ours.
+const NOT_OURS: &str =
+    "only root sees engines' containers, and one without --runtime=agentbox has no walls";
+
 /// The error for a text that names no container. With the ids that begin so, if it is too short to choose by.
 fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeError {
     let is_beginning = |id: &&str| text.len() < SHOWN && !text.is_empty() && id.starts_with(text);
@@ -65,9 +69,12 @@ fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeError {
         false => id,
     };
     let ids: BTreeSet<&str> = ids.filter(is_beginning).map(short).collect();
+    let is_whole = is_of_engine(text);
     let text: String = text.chars().take(80).collect();
     RuntimeError::Unknown(match ids.is_empty() {
-        true => text,
+        // Engines ask by whole ids.
+        true if is_whole => text,
+        true => format!("{text}; {NOT_OURS}"),
         false => format!(
             "{text}; give {SHOWN} characters or the name: {}",
             few(ids, 80)
@@ -287,8 +294,13 @@ mod tests {
         );
         assert!(said("4b13").ends_with(": 4b13-job-of-mine, 4b139df20000, 4b139df2fd23"));
         for text in ["", "5", "4b139df2fd24", "4b139df2fd23x"] {
-            assert_eq!(said(text), format!("container does not exist: {text}"));
+            assert_eq!(
+                said(text),
+                format!("container does not exist: {text}; {NOT_OURS}")
+            );
         }
+        let whole = LONG.replace('4', "5");
+        assert_eq!(said(&whole), format!("container does not exist: {whole}"));
         // Callers go on with deleted containers, and engines read the first words.
         assert!(matches!(error("4b139df2"), RuntimeError::Unknown(_)));
     }

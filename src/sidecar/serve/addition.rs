@@ -39,7 +39,7 @@ impl MissingRule<'_> {
         };
         match port {
             Some(_) => hint,
-            None => hint + &self.tool.for_ssh(self.rule),
+            None => hint + &self.tool.for_other_ports(self.rule),
         }
     }
 
