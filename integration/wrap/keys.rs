@@ -388,7 +388,7 @@ fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
     for (words, word) in [
         (&["print"][..], "absolute path"),
         (&["./print"], "absolute path"),
-        (&["/no/such/print"], "cannot tell which file"),
+        (&["/no/such/print"], "there is no such file"),
     ] {
         person.private(CONFIG, &by_command("command", words, ""));
         refused(word, &[]);

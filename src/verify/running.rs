@@ -37,8 +37,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub fn running(global: &GlobalOptions, id: &str) -> Result<VerifyReport> {
     let place = find::place(global, id)?;
     refuse_debugging_node()?;
-    let record =
-        Record::read(&place.dir()).map_err(|error| error.unknown_if_absent(place.id.as_str()))?;
+    let record = Record::read(&place.dir()).map_err(|error| {
+        match error.unknown_if_absent(place.id.as_str()) {
+            RuntimeError::Unknown(_) => find::unknown_run(id, std::iter::empty()),
+            other => other,
+        }
+    })?;
     let promise = promise(&record)?;
     let subject = format!("container {}, {}", record.id, policy(&record));
     let mut report = VerifyReport::new(subject, &promise).without(not_enforced(&record));
