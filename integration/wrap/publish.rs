@@ -22,12 +22,12 @@ threads = [threading.Thread(target=server.serve_forever, daemon=True) for server
 print('ready', flush=True); input()
 ";
 
-/// A `wrap` that runs the server.
-struct Serving(Child);
+/// A program that prints `ready`, and ends with its input.
+pub(super) struct Serving(Child);
 
 impl Serving {
-    fn start(mut wrap: Command) -> Self {
-        let stdio = wrap.stdin(Stdio::piped()).stdout(Stdio::piped());
+    pub fn start(mut command: Command) -> Self {
+        let stdio = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = stdio.spawn().unwrap();
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.as_mut().unwrap());
@@ -36,7 +36,7 @@ impl Serving {
         Self(child)
     }
 
-    fn end(mut self) {
+    pub fn end(mut self) {
         self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
         assert_eq!(self.0.wait().unwrap().code(), Some(0));
     }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::command::{Finished, run_for};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
+use crate::wrap::account::Account;
 
 /// The beginning of every attack script: `attempt` prints one line per attack.
 const PRELUDE: &str = r"
@@ -33,6 +34,23 @@ def attempt(name, action):
         word = errno.errorcode.get(error.errno, 'timeout')
         print(name, word, flush=True)
 ";
+
+/// The user alone, the user behind sudo, and root.
+const CALLERS: [&str; 3] = ["alone", "sudo", "root"];
+
+/// `agentbox WORDS` in the account's project.
+fn called(person: &Account, by: &str, words: &[&str]) -> Command {
+    let program = program();
+    match by {
+        "alone" => person.alone(&[&[program.as_str()], words].concat()),
+        "sudo" => person.sudo(words),
+        _ => {
+            let mut root = Command::new(program);
+            root.args(words).current_dir(&person.project);
+            root
+        }
+    }
+}
 
 /// A project, with private files beside it.
 struct Place {

@@ -1,18 +1,15 @@
 //! Published ports: the command's own server at one port of the loopback, and no other.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use super::{Outcomes, PRELUDE, outcomes};
+use super::{CALLERS, Outcomes, PRELUDE, called, outcomes};
 use crate::command::{Finished, run_for};
-use crate::direct::program;
 use crate::docker::Docker;
 use crate::wrap::account::Account;
-
-/// The user alone, the user behind sudo, and root.
-const CALLERS: [&str; 3] = ["alone", "sudo", "root"];
+use crate::wrap::publish::Serving;
 
 const LANDLOCK: [&str; 3] = ["wrap", "--walls", "landlock"];
 
@@ -22,44 +19,10 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// `agentbox WORDS` in the account's project.
-fn called(person: &Account, by: &str, words: &[&str]) -> Command {
-    let program = program();
-    match by {
-        "alone" => person.alone(&[&[program.as_str()], words].concat()),
-        "sudo" => person.sudo(words),
-        _ => {
-            let mut root = Command::new(program);
-            root.args(words).current_dir(&person.project);
-            root
-        }
-    }
-}
-
 /// `wrap --walls landlock OPTIONS -- COMMAND`
 fn wrapped(person: &Account, by: &str, options: &[&str], command: &[&str]) -> Command {
     let words = [&LANDLOCK[..], &["--quiet"], options, &["--"], command].concat();
     called(person, by, &words)
-}
-
-/// A program that prints `ready`, and ends with its input.
-struct Serving(Child);
-
-impl Serving {
-    fn start(mut command: Command) -> Self {
-        let stdio = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = stdio.spawn().unwrap();
-        let mut line = String::new();
-        let mut out = BufReader::new(child.stdout.as_mut().unwrap());
-        out.read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self(child)
-    }
-
-    fn end(mut self) {
-        self.0.stdin.take().unwrap().write_all(b"\n").unwrap();
-        assert_eq!(self.0.wait().unwrap().code(), Some(0));
-    }
 }
 
 /// What a server at a port of this machine's loopback says.

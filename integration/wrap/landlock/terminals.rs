@@ -1,32 +1,30 @@
 //! Pseudo-terminals: the command makes and opens its own, and no other program's.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::{PRELUDE, outcomes};
+use super::{CALLERS, PRELUDE, called, outcomes};
 use crate::command::{Finished, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::wrap::account::Account;
 
-/// The user alone, the user behind sudo, and root.
-const CALLERS: [&str; 3] = ["alone", "sudo", "root"];
-
 /// `wrap --walls landlock -- COMMAND` in the account's project.
 fn wrapped(person: &Account, by: &str, command: &[&str]) -> Command {
-    let program = program();
     let words = ["wrap", "--walls", "landlock", "--quiet", "--"];
-    let words = [&words[..], command].concat();
-    match by {
-        "alone" => person.alone(&[&[program.as_str()], &words[..]].concat()),
-        "sudo" => person.sudo(&words),
-        _ => {
-            let mut root = Command::new(program);
-            root.args(&words).current_dir(&person.project);
-            root
-        }
-    }
+    called(person, by, &[&words[..], command].concat())
+}
+
+/// What the same script does without walls.
+fn bare(person: &Account, by: &str, script: &str) -> BTreeMap<String, String> {
+    let python = ["/usr/bin/python3", "-c", script];
+    let mut control = match by {
+        "root" => Command::new(python[0]),
+        _ => person.alone(&python[..1]),
+    };
+    outcomes(&run(control.args(&python[1..])).ok())
 }
 
 fn run(command: &mut Command) -> Finished {
@@ -219,12 +217,7 @@ sys.stdout.flush(); os._exit(0)"
             .collect();
         assert_eq!((walled.len(), done), (10, vec!["own"]), "{by}: {walled:?}");
         // The control: the same user opens it without walls.
-        let bare = ["/usr/bin/python3", "-c", &script];
-        let mut control = match by {
-            "root" => Command::new("/usr/bin/python3"),
-            _ => person.alone(&bare[..1]),
-        };
-        let control = outcomes(&run(control.args(&bare[1..])).ok());
+        let control = bare(&person, by, &script);
         assert!(
             control.values().all(|word| word == "done"),
             "{by}: {control:?}"
@@ -274,12 +267,7 @@ sys.stdout.flush(); os._exit(0)"
         );
         // The control: the same user opens it without walls.
         let script = format!("{PRELUDE}{WAYS}ways('later', '{}')", outside.name);
-        let bare = ["/usr/bin/python3", "-c", &script];
-        let mut control = match by {
-            "root" => Command::new("/usr/bin/python3"),
-            _ => person.alone(&bare[..1]),
-        };
-        let control = outcomes(&run(control.args(&bare[1..])).ok());
+        let control = bare(&person, by, &script);
         assert!(
             control.len() == 7 && control.values().all(|word| word == "done"),
             "{control:?}"
@@ -336,12 +324,7 @@ sys.stdout.flush(); os._exit(0)",
         );
         let names: Vec<&String> = walled.keys().collect();
         assert_eq!(names, ["not", "own"], "{by}");
-        let bare = ["/usr/bin/python3", "-c", &script];
-        let mut control = match by {
-            "root" => Command::new("/usr/bin/python3"),
-            _ => person.alone(&bare[..1]),
-        };
-        let control = outcomes(&run(control.args(&bare[1..])).ok());
+        let control = bare(&person, by, &script);
         let names: Vec<&String> = control.keys().collect();
         assert_eq!(names, ["own", "theirs"], "{by}");
     }
