@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::plan::never::NeverList;
@@ -114,11 +114,7 @@ impl ToolRunner {
         // Also ends what it left running.
         end_group(&mut child);
         output.rewind().ok()?;
-        let text = succeeded.then(|| procfs::at_most(output, MOST_BYTES + 1).ok());
-        let text = text
-            .flatten()
-            .filter(|text| text.len() as u64 <= MOST_BYTES)?;
-        String::from_utf8(text).ok()
+        succeeded.then(|| text_of(output)).flatten()
     }
 }
 
@@ -200,11 +196,11 @@ fn end_group(child: &mut Child) {
 
 /// A file's text, if it is a regular one of at most 16 MiB. A pipe is not waited for.
 pub fn read(path: &Path) -> Option<String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    let is_file = file.metadata().ok()?.is_file();
-    let text = is_file.then(|| procfs::at_most(file, MOST_BYTES + 1).ok());
-    let text = text.flatten()?;
+    text_of(procfs::open_regular(path).ok()??)
+}
+
+fn text_of(file: std::fs::File) -> Option<String> {
+    let text = procfs::at_most(file, MOST_BYTES + 1).ok()?;
     let text = (text.len() as u64 <= MOST_BYTES).then_some(text)?;
     String::from_utf8(text).ok()
 }

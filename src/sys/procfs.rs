@@ -5,12 +5,22 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use rustix::fs::{Mode, OFlags};
+
 /// The size of one read(2). More than a page, so that everything ready fits.
 const AT_ONCE: usize = 16 * 1024;
 
 /// The whole file.
 pub fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     at_most(File::open(path)?, u64::MAX)
+}
+
+/// Opens a regular file, and nothing else: a pipe would block, and a device has no end.
+pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let is_file = file.metadata()?.is_file();
+    Ok(is_file.then_some(file))
 }
 
 /// The first `most` bytes of a file, or all of it.

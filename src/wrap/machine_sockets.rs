@@ -38,7 +38,8 @@ const MOST: usize = 3;
 /// 124 is timeout(1)'s. Nothing shows that the command tried a socket, so the line comes once for a user.
 /// For a client that does so by itself it always comes. `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it.
 pub fn tell(
-    (status, command): (i32, &str),
+    status: i32,
+    command: &str,
     leads_to: impl Fn(&ServiceSocket) -> Result<bool>,
     is_new: impl FnOnce() -> bool,
 ) {

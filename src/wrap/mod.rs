@@ -163,8 +163,8 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     // A denial explains a failure better.
     if !wanted.quiet && !connected && without.is_none() && refused.is_empty() {
         let is_new = || settings::places::is_first_time(&wanted.person, "database-sockets");
-        let ended = (status.code, wanted.command[0].as_str());
-        machine_sockets::tell(ended, |socket| wanted.leads_to(socket), is_new);
+        let leads_to = |socket: &_| wanted.leads_to(socket);
+        machine_sockets::tell(status.code, &wanted.command[0], leads_to, is_new);
     }
     if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
         closing::without_network(who, &wanted.asked.answers);

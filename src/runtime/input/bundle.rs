@@ -4,9 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{LinuxNamespaceType, Spec};
-use rustix::fs::{Mode, OFlags};
 
-use crate::plan::FileKind;
 use crate::runtime::RuntimeError;
 use crate::sys::procfs;
 
@@ -144,19 +142,14 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, RuntimeError> {
     read_open(open_regular(path)?, path)
 }
 
-/// Opens a regular file only: a pipe would block, and a device has no end.
+/// Opens a regular file only.
 pub fn open_regular(path: &Path) -> Result<File, RuntimeError> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let fd = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(RuntimeError::io(format!("open {path:?}")))?;
-    let stat = rustix::fs::fstat(&fd).map_err(RuntimeError::io(format!("look at {path:?}")))?;
-    match FileKind::of(stat.st_mode) {
-        FileKind::File => Ok(File::from(fd)),
-        _ => Err(RuntimeError::Input {
-            path: path.to_owned(),
-            why: "it is not a regular file".to_owned(),
-        }),
-    }
+    let opened = procfs::open_regular(path);
+    let opened = opened.map_err(RuntimeError::io(format!("open {path:?}")))?;
+    opened.ok_or_else(|| RuntimeError::Input {
+        path: path.to_owned(),
+        why: "it is not a regular file".to_owned(),
+    })
 }
 
 /// Reads an open file to its end, at most 16 MiB.
