@@ -131,7 +131,7 @@ fn read_only(file: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
 }
 
 /// Refuses, by its name (S-6), a limit of descriptors that is too low to set up the process: libcontainer would only
-/// say that a channel broke. Each layer of an image takes one more.
+/// say that a channel broke. Each layer of an image takes one more, and each descriptor that the caller left open.
 pub fn check_limit(
     process: &Process,
     plan: Option<&Plan>,
@@ -139,12 +139,35 @@ pub fn check_limit(
 ) -> Result<(), RuntimeError> {
     let mut limits = process.rlimits().iter().flatten();
     let files = limits.find(|limit| limit.typ() == PosixRlimitType::RlimitNofile);
+    let Some(soft) = files.map(PosixRlimit::soft) else {
+        return Ok(());
+    };
     // What the set-up needs, without and with walls, besides mounts; libcontainer sets the limit before it.
-    let needed = plan.map_or(20, |_| 28) + layers as u64;
-    match files.map(PosixRlimit::soft) {
-        Some(soft) if soft < needed => Err(ProcessRefusal::FewFiles { soft, needed }.into()),
-        _ => Ok(()),
+    let free = plan.map_or(20, |_| 28) + layers as u64;
+    let needed = match soft < free + MOST_INHERITED {
+        true => least_limit(free, |number| !is_own(number)),
+        false => free,
+    };
+    match soft < needed {
+        true => Err(ProcessRefusal::FewFiles { soft, needed }.into()),
+        false => Ok(()),
     }
+}
+
+/// Callers leave fewer descriptors open than this.
+const MOST_INHERITED: u64 = 256;
+
+/// The least limit that leaves so many numbers free beside those which the caller left open: it is one above the highest
+/// number (getrlimit(2)), and the standard streams count as free.
+fn least_limit(free: u64, is_inherited: impl Fn(i32) -> bool) -> u64 {
+    let mut least = free;
+    for number in 3..MOST_INHERITED as i32 {
+        if number as u64 >= least {
+            break;
+        }
+        least += u64::from(is_inherited(number));
+    }
+    least
 }
 
 /// What a container needs besides its mounts.
@@ -253,6 +276,15 @@ mod tests {
     fn a_promised_descriptor_must_exist() {
         assert!(check(1_000, DescriptorRule::Any).is_err());
         assert!(check(0, DescriptorRule::Harmless).is_ok());
+    }
+
+    #[test]
+    fn descriptors_above_the_limit_take_no_room_in_it() {
+        assert_eq!(least_limit(20, |_| false), 20);
+        assert_eq!(least_limit(20, |number| number < 9), 26);
+        assert_eq!(least_limit(20, |number| (18..24).contains(&number)), 26);
+        assert_eq!(least_limit(20, |number| number >= 20), 20);
+        assert_eq!(least_limit(20, |_| true), 20 + 253);
     }
 
     #[test]
