@@ -135,7 +135,7 @@ fn prune_in(
         return Ok(());
     }
     check()?;
-    let there = there();
+    let there = there(&store::index(), old);
     let mut removed = 0;
     let mut first = Ok(());
     // Oldest first.
@@ -183,10 +183,13 @@ fn has_more_than(dir: &Path, files: usize) -> bool {
         && fs::read_dir(dir).is_ok_and(|entries| entries.take(files + 1).count() > files)
 }
 
-/// The runs of existing containers.
-fn there() -> BTreeSet<PathBuf> {
-    let dirs = fs::read_dir(store::index()).into_iter().flatten().flatten();
-    dirs.filter_map(|dir| fs::read_link(dir.path().join(LINK)).ok())
+/// Those of these runs whose containers exist: of the others on the node no link is read.
+fn there(index: &Path, runs: &[String]) -> BTreeSet<PathBuf> {
+    let ids: BTreeSet<&str> = runs.iter().filter_map(|name| read::id_of(name)).collect();
+    let is_asked = |key: &str| store::id_of_key(key).is_some_and(|id| ids.contains(id));
+    let dirs = fs::read_dir(index).into_iter().flatten().flatten();
+    dirs.filter(|dir| dir.file_name().to_str().is_some_and(is_asked))
+        .filter_map(|dir| fs::read_link(dir.path().join(LINK)).ok())
         .collect()
 }
 
@@ -252,6 +255,26 @@ mod tests {
                 || Ok(())
             )
             .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_run_of_an_existing_container_is_known_by_its_link() {
+        let index = TestDir::new("prune-there");
+        let runs = ["20260102T030405.001Z-a-b", "20260102T030405.002Z-b"].map(str::to_owned);
+        for (key, run) in [("0123-a-b", 0), ("4567-b", 0), ("89ab-c", 1)] {
+            fs::create_dir(index.0.join(key)).unwrap();
+            let to = PathBuf::from("/runs").join(&runs[run]);
+            std::os::unix::fs::symlink(to, index.0.join(key).join(LINK)).unwrap();
+        }
+        fs::create_dir(index.0.join("cdef-b")).unwrap();
+        let all = |runs: &[String]| there(&index.0, runs).into_iter().collect::<Vec<_>>();
+        let first = PathBuf::from("/runs").join(&runs[0]);
+        assert_eq!(all(&runs), [first]);
+        // The link of a container with another id leads to no run of this one.
+        assert_eq!(
+            all(&["20260102T030405.009Z-z".to_owned()]),
+            [""; 0].map(PathBuf::from)
         );
     }
 

@@ -275,6 +275,11 @@ pub fn index() -> PathBuf {
     run_dir().join("index")
 }
 
+/// The container's id in its key ([`ContainerPaths::key`]).
+pub fn id_of_key(key: &str) -> Option<&str> {
+    key.split_once('-').map(|(_, id)| id)
+}
+
 /// Every container on this node, whatever its engine.
 pub fn all() -> Result<Vec<Record>, RuntimeError> {
     read_where(|_| true)
@@ -290,7 +295,7 @@ pub fn of_root(root: &Path) -> Result<Vec<Record>, RuntimeError> {
 
 /// Our directories of the containers with this id: one for each `--root` that has it.
 pub fn with_id(id: &str) -> Result<Vec<PathBuf>, RuntimeError> {
-    let dirs = dirs_where(|key| key.split_once('-').is_some_and(|(_, rest)| rest == id))?;
+    let dirs = dirs_where(|key| id_of_key(key) == Some(id))?;
     Ok(dirs.collect())
 }
 
