@@ -2,6 +2,7 @@
 //! here with its text.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use syn::visit::{self, Visit};
 
@@ -76,13 +77,13 @@ struct Searches {
 
 impl Searches {
     /// The functions of a file, without those of its tests. `others` are constants that it may import.
-    fn of(text: &str, others: &BTreeMap<String, String>) -> BTreeSet<String> {
+    fn of(file: &syn::File, others: &BTreeMap<String, String>) -> BTreeSet<String> {
         let mut searches = Self {
-            constants: Constants::of(text).own,
+            constants: Constants::of(file).own,
             others: others.clone(),
             ..Self::default()
         };
-        searches.visit_file(&syn::parse_file(text).unwrap());
+        searches.visit_file(file);
         searches.found
     }
 
@@ -139,9 +140,9 @@ struct Constants {
 }
 
 impl Constants {
-    fn of(text: &str) -> Self {
+    fn of(file: &syn::File) -> Self {
         let mut constants = Self::default();
-        constants.visit_file(&syn::parse_file(text).unwrap());
+        constants.visit_file(file);
         constants
     }
 
@@ -221,14 +222,15 @@ impl<'ast> Visit<'ast> for Searches {
 
 #[test]
 fn no_sentence_is_looked_into_but_by_parsers() {
-    let sources = sources();
+    let parsed = |(path, text): (PathBuf, String)| (path, syn::parse_file(&text).unwrap());
+    let sources: Vec<_> = sources().into_iter().map(parsed).collect();
     let constants = sources
         .iter()
-        .flat_map(|(_, text)| Constants::of(text).visible);
+        .flat_map(|(_, file)| Constants::of(file).visible);
     let others = constants.filter(|(_, text)| is_sentence(text)).collect();
     let mut found = BTreeSet::new();
-    for (path, text) in sources.iter().filter(|(path, _)| !is_test(path)) {
-        let functions = Searches::of(text, &others).into_iter();
+    for (path, file) in sources.iter().filter(|(path, _)| !is_test(path)) {
+        let functions = Searches::of(file, &others).into_iter();
         found.extend(functions.map(|name| format!("{}: {name}", path.display())));
     }
     only_these(
@@ -251,7 +253,11 @@ fn a_search_for_a_sentence_is_found() {
         #[cfg(test)]
         mod tests { fn f(text: &str) -> bool { text.contains("no rule") } }
     "#;
-    let names: Vec<String> = Searches::of(text, &BTreeMap::new()).into_iter().collect();
+    let searches = |text: &str, others: &BTreeMap<String, String>| {
+        let found = Searches::of(&syn::parse_file(text).unwrap(), others);
+        found.into_iter().collect::<Vec<String>>()
+    };
+    let names = searches(text, &BTreeMap::new());
     assert_eq!(names, ["a", "b", "d", "e"]);
     // A constant of another file, imported or by its path.
     let text = r#"
@@ -268,6 +274,6 @@ fn a_search_for_a_sentence_is_found() {
         ("COUNT", "not this"),
     ];
     let others = others.map(|(name, text)| (name.to_owned(), text.to_owned()));
-    let names: Vec<String> = Searches::of(text, &others.into()).into_iter().collect();
+    let names = searches(text, &others.into());
     assert_eq!(names, ["a", "b"]);
 }
