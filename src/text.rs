@@ -273,9 +273,36 @@ pub fn percent_decoded(text: impl AsRef<[u8]>) -> Vec<u8> {
     percent_encoding::percent_decode(text.as_ref()).collect()
 }
 
+/// How often a server may decode an address: many do it twice.
+const MOST_DECODED: usize = 5;
+
+/// What servers may read: the text itself, then decoded once more each time until nothing changes. `None` for what would change
+/// more often than that.
+pub fn decodings(text: &str) -> Option<Vec<Vec<u8>>> {
+    let mut all = vec![text.as_bytes().to_vec()];
+    for _ in 0..MOST_DECODED {
+        let next = percent_decoded(all.last()?);
+        if all.last() == Some(&next) {
+            return Some(all);
+        }
+        all.push(next);
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_decoded_until_nothing_changes() {
+        assert_eq!(decodings("a/b").unwrap(), [b"a/b"]);
+        assert_eq!(decodings("%252e").unwrap(), [&b"%252e"[..], b"%2e", b"."]);
+        // Bytes that are no text are decoded too, and a sequence that only decoding completes.
+        assert_eq!(decodings("%%32%65").unwrap().last().unwrap(), b".");
+        assert!(decodings("%2525252e").is_some());
+        assert!(decodings("%252525252e").is_none());
+    }
 
     #[test]
     fn shows_hostile_values_escaped_and_bounded() {

@@ -20,6 +20,8 @@ use crate::policy::{NetworkMode, Policy};
 pub(super) struct DatabaseSockets {
     of: String,
     names: Vec<String>,
+    #[serde(default)]
+    clients: Vec<String>,
 }
 
 /// Sockets of engines, by their names.
@@ -45,6 +47,12 @@ pub(super) fn planned(policy: &Policy) -> BTreeSet<ServiceSocket> {
     }
     let items = policy.network.connect.iter();
     items.filter_map(|item| item.socket().cloned()).collect()
+}
+
+/// Whether a program by this name looks for a database's socket if nothing names a host.
+pub fn is_database_client(program: &str) -> bool {
+    let mut clients = LISTED.socket.iter().flat_map(|server| &server.clients);
+    clients.any(|known| known == program)
 }
 
 /// Whether a socket's name is a database's.

@@ -9,26 +9,11 @@ use std::path::Path;
 use anyhow::Result;
 
 use crate::log::complain;
-use crate::plan::sockets::is_database;
+use crate::plan::sockets::{is_database, is_database_client};
 use crate::policy::connect::ServiceSocket;
 use crate::policy::{Field, Tool};
 use crate::sys::procfs;
 
-/// Clients that look for a socket if nothing names a host.
-const CLIENTS: [&str; 12] = [
-    "createdb",
-    "dropdb",
-    "mariadb",
-    "mariadb-dump",
-    "mysql",
-    "mysqladmin",
-    "mysqldump",
-    "pg_dump",
-    "pg_isready",
-    "pg_restore",
-    "psql",
-    "redis-cli",
-];
 /// The directories of system services.
 const PLACES: [&str; 2] = ["/run", "/var/lib"];
 /// Most sockets of a line. Each is connected to once, and one that does not answer takes seconds.
@@ -68,7 +53,7 @@ fn is_client(command: &str) -> bool {
     let name = Path::new(command)
         .file_name()
         .and_then(|name| name.to_str());
-    name.is_some_and(|name| CLIENTS.contains(&name))
+    name.is_some_and(is_database_client)
 }
 
 fn line(sockets: &[String]) -> Option<String> {

@@ -17,7 +17,7 @@ use serde_json::value::RawValue;
 use self::copy::{Members, copied, is_plain, members, messages, text};
 use crate::egress::phrase::RefusalExplanation;
 use crate::rules::request::{McpCall, is_method, name_field};
-use crate::text::percent_decoded;
+use crate::text::decodings;
 
 /// The longest body and the longest list that are read, in bytes.
 pub const LONGEST: usize = 1 << 20;
@@ -176,23 +176,10 @@ fn name(field: &str, params: &Members<'_>) -> Result<String, &'static str> {
 }
 
 /// Whether an address has a segment `.` or `..`, however often encoded: servers decode it, some of them twice, and resolve it,
-/// but rules do not. An address that is encoded more often than [`MOST_DECODED`] counts as one.
+/// but rules do not. An address that is encoded more often counts as one.
 fn has_dots(uri: &str) -> bool {
-    let mut decoded = uri.as_bytes().to_vec();
-    for _ in 0..MOST_DECODED {
-        if has_plain_dots(&decoded) {
-            return true;
-        }
-        let next = percent_decoded(&decoded);
-        if next == decoded {
-            return false;
-        }
-        decoded = next;
-    }
-    true
+    decodings(uri).is_none_or(|all| all.iter().any(|form| has_plain_dots(form)))
 }
-
-const MOST_DECODED: u32 = 5;
 
 /// Parsers of addresses drop tabs and line ends (WHATWG URL, 4.4), and a segment may have parameters behind a semicolon.
 fn has_plain_dots(uri: &[u8]) -> bool {

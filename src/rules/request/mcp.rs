@@ -13,7 +13,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::rules::expiry::is_word_of_end;
-use crate::text::{ValueError, percent_decoded, text_type};
+use crate::text::{ValueError, decodings, text_type};
 
 /// The methods that a rule can limit by a name, and the field of `params` with the name.
 const NAMED: [(&str, &str); 5] = [
@@ -34,8 +34,6 @@ const MOST_WORDS: usize = 32;
 const LONGEST_NAME: usize = 256;
 const MOST_WILDCARDS: usize = 4;
 const LONGEST_METHOD: usize = 64;
-/// How often a server may decode an address.
-const MOST_DECODED: usize = 6;
 /// The most states of a comparison; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
 
@@ -152,19 +150,11 @@ impl NameGlob {
     /// Whether it matches this name for a server that ignores case, or that decodes addresses.
     pub fn denies(&self, name: &str) -> bool {
         let pattern = self.0.to_lowercase();
-        let mut text = name.to_owned();
-        // No name that is decoded more often gets here.
-        for _ in 0..MOST_DECODED {
-            if self.matches(&text) || matches(&pattern, &text.to_lowercase()) {
-                return true;
-            }
-            let next = String::from_utf8_lossy(&percent_decoded(&text)).into_owned();
-            if next == text {
-                return false;
-            }
-            text = next;
-        }
-        true
+        let is_denied = |form: &Vec<u8>| {
+            let text = String::from_utf8_lossy(form);
+            self.matches(&text) || matches(&pattern, &text.to_lowercase())
+        };
+        decodings(name).is_none_or(|all| all.iter().any(is_denied))
     }
 }
 
