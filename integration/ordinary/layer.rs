@@ -102,6 +102,30 @@ fn a_root_that_the_engine_makes_read_only_stays_so() {
     assert_eq!(container.call("diff", &[]).ok(), "");
 }
 
+/// An image of programs alone, as a pod's first container of podman's has: a mount below a private directory that it lacks.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_read_only_image_without_private_directories_takes_mounts_below_them() {
+    let docker = Docker::connect();
+    let gone = "rm -rf /tmp /run /var /home /root";
+    let container = docker.create(&["--runtime=runc", IMAGE], &["sh", "-c", gone]);
+    container.call("start", &["-a"]).ok();
+    let image = format!("bare-{}", std::process::id());
+    docker.call(&["commit", &container.name, &image]).ok();
+    let script = "touch /tmp/a/x /var/tmp/x /home/u/.cache/x /run/secrets/x && echo mounted; touch /x 2>/dev/null || echo read-only";
+    let mounts = "/tmp/a /var/tmp /home/u/.cache /run/secrets"
+        .split(' ')
+        .flat_map(|place| ["--tmpfs", place]);
+    let mounts: Vec<&str> = mounts.collect();
+    for runtime in ["--runtime=runc", "--runtime=agentbox"] {
+        let first = [runtime, "--read-only", "--env=HOME=/home/u"];
+        let options = [&first[..], &mounts, &[&image]].concat();
+        let seen = docker.run(&options, &["sh", "-c", script]).ok();
+        assert_eq!(seen, "mounted\nread-only\n", "{runtime}");
+    }
+    docker.call(&["rmi", &image]).ok();
+}
+
 /// An ephemeral root, once every container's.
 #[test]
 #[ignore = "needs the rig: hack/test"]

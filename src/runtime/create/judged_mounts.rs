@@ -13,7 +13,8 @@ use crate::kernel::mount_options::{Bits, MountReach, Propagation};
 use crate::plan::report::DENIED_IN;
 use crate::plan::wrap_plan::layer_of;
 use crate::plan::{
-    BindAccess, BindMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan, ProgramMode,
+    BindAccess, BindMount, EphemeralMount, FileKind, FilesystemPlan, MappedIds, MountKind, Plan,
+    ProgramMode,
 };
 use crate::probe::{HeldSource, SourcesByMount};
 use crate::runtime::error::RuntimeError;
@@ -200,6 +201,16 @@ pub fn make_mount_points(
         let parent = path.parent().unwrap_or(path);
         parent.starts_with("/dev") || own.hold(parent)
     };
+    // A private directory that the image lacks is left out, and a mount below it would have no place.
+    let has_mounts = |dir: &&EphemeralMount| {
+        let below =
+            |m: &OwnMount| m.destination != dir.path && m.destination.starts_with(&dir.path);
+        mounts.iter().any(below)
+    };
+    let private = plan.ephemeral.iter().filter(has_mounts);
+    for dir in private.filter(|dir| !inside_another(&dir.path)) {
+        make_mount_point(root.as_fd(), &dir.path, FileKind::Directory)?;
+    }
     for mount in mounts.iter().filter(|m| !inside_another(&m.destination)) {
         let kind = match &mount.source {
             OwnSource::Tree { kind, .. } => *kind,
