@@ -31,7 +31,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, RuntimeError> {
     if warn(&mut value) == 0 && !completed {
         return Err(bad(refused));
     }
-    serde_json::from_value(value).map_err(bad)
+    completed_as(&value, path)
 }
 
 /// Parses a process from JSON, without unknown capabilities.
@@ -39,9 +39,20 @@ pub fn typed(mut process: Value, path: &Path) -> Result<Process, RuntimeError> {
     complete(&mut process);
     spell(&mut process);
     warn(&mut process);
-    serde_json::from_value(process).map_err(|e| RuntimeError::Input {
-        path: path.to_owned(),
-        why: e.to_string(),
+    completed_as(&process, path)
+}
+
+/// Reads what was completed. It is written again for that: the types of the specification, read from a [`Value`] too, are
+/// 300 KB of the program. An error names no line, which would be one of the new text.
+fn completed_as<T: DeserializeOwned>(value: &Value, path: &Path) -> Result<T, RuntimeError> {
+    let text = value.to_string();
+    serde_json::from_slice(text.as_bytes()).map_err(|error| {
+        let place = format!(" at line {} column {}", error.line(), error.column());
+        let why = error.to_string();
+        RuntimeError::Input {
+            path: path.to_owned(),
+            why: why.strip_suffix(&place).unwrap_or(&why).to_owned(),
+        }
     })
 }
 
