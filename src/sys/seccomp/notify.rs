@@ -155,3 +155,79 @@ fn done(rc: libc::c_int) -> io::Result<()> {
         _ => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::thread::JoinHandleExt;
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+    use super::*;
+    use crate::seccomp::{FilterInput, compile};
+    use crate::sys::seccomp::load;
+
+    const PROFILE: &str = r#"{
+        "defaultAction": "SCMP_ACT_ALLOW", "architectures": ["SCMP_ARCH_X86_64"], "flags": [FLAGS],
+        "syscalls": [{"names": ["bind"], "action": "SCMP_ACT_NOTIFY"}]
+    }"#;
+    const FAILED: i32 = libc::EXFULL;
+
+    extern "C" fn nothing(_: libc::c_int) {}
+
+    /// Whether a thread still waits for its answer after a signal. In the end its call fails with [`FAILED`].
+    fn waits_after_a_signal(flags: &str) -> bool {
+        let handler = SigHandler::Handler(nothing);
+        let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+        // SAFETY: the handler does nothing.
+        unsafe { sigaction(Signal::SIGUSR2, &action) }.unwrap();
+        let profile = serde_json::from_str(&PROFILE.replace("FLAGS", flags)).unwrap();
+        let input = FilterInput {
+            ours: None,
+            engine: Some(&profile),
+        };
+        let filter = compile(&input).unwrap().unwrap();
+        let (sender, listener) = mpsc::channel();
+        // A filter without TSYNC is this thread's alone, and ends with it.
+        let caller = std::thread::spawn(move || {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let listener = load(&filter.program, filter.flags).unwrap().unwrap();
+            sender.send(listener).unwrap();
+            // SAFETY: no descriptor has this number, so the kernel reads nothing.
+            let rc = unsafe { libc::bind(-1, std::ptr::null(), 0) };
+            assert_eq!(rc, -1);
+            io::Error::last_os_error().raw_os_error()
+        });
+        let listener = listener.recv().unwrap();
+        let next = || loop {
+            if let Some(call) = receive(listener.as_fd()).unwrap() {
+                return call;
+            }
+        };
+        let first = next();
+        // SAFETY: the thread is joined below, so its handle is valid.
+        let sent = unsafe { libc::pthread_kill(caller.as_pthread_t(), libc::SIGUSR2) };
+        assert_eq!(sent, 0);
+        let begun = Instant::now();
+        while still_waits(listener.as_fd(), &first) && begun.elapsed() < Duration::from_millis(500)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let waits = still_waits(listener.as_fd(), &first);
+        // The kernel makes an interrupted call once more.
+        let last = if waits { first } else { next() };
+        answer(listener.as_fd(), &last, NotifyAnswer::Failed(FAILED)).unwrap();
+        assert_eq!(caller.join().unwrap(), Some(FAILED));
+        waits
+    }
+
+    #[test]
+    fn a_signal_does_not_interrupt_a_call_that_was_taken() {
+        let flag = r#""SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV""#;
+        assert!(waits_after_a_signal(flag));
+        // The control.
+        assert!(!waits_after_a_signal(""));
+    }
+}

@@ -3,13 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction};
+use oci_spec::runtime::{LinuxSeccomp, LinuxSeccompAction, LinuxSeccompFilterFlag};
 
 use crate::data::{BuiltinTable, table};
 use crate::plan::Plan;
 use crate::runtime::RuntimeError;
 use crate::runtime::filter::{self, FilterRequest};
 use crate::seccomp::SyscallFilter;
+use crate::sys::seccomp::can_wait_killable;
 
 /// Without published ports.
 const CLIENTS: BuiltinTable = table!("syscalls/landlock_clients");
@@ -37,7 +38,13 @@ fn of(plan: &Plan) -> LinuxSeccomp {
 
 /// Compiles the filter. Loading it gives a listener.
 pub fn compile(plan: &Plan) -> Result<SyscallFilter, RuntimeError> {
-    let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&of(plan)))?;
+    let mut profile = of(plan);
+    if can_wait_killable() {
+        // Otherwise a signal ends a call that this process is making: the caller gets EINTR, or makes it once more.
+        let flag = LinuxSeccompFilterFlag::SeccompFilterFlagWaitKillableRecv;
+        profile.set_flags(Some(vec![flag]));
+    }
+    let filter = filter::compile(Some(FilterRequest::unlogged(plan)), Some(&profile))?;
     Ok(filter.expect("a policy's side always makes one"))
 }
 
