@@ -64,8 +64,8 @@ impl PublishedPorts {
         if !ports.is_empty() {
             let own = pidfd_open(getpid(), PidfdFlags::empty()).context("open our own pidfd")?;
             pidfd_getfd(&own, own.as_raw_fd(), PidfdGetfdFlags::empty()).context(
-                "`--publish` with `--walls landlock` needs pidfd_getfd(2), which the seccomp filter around this process forbids, as in a \
-                 container of Docker: run the command there without --publish",
+                "`--publish` with `--walls landlock` needs pidfd_getfd(2), which the seccomp filter around this process forbids: \
+                 start a container of Docker with --security-opt seccomp=unconfined (the command gets a filter of its own)",
             )?;
         }
         Ok(Self {
