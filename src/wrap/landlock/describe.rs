@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 
 use super::place::{OWN_VARIABLES, RunTempDir};
 use super::rules::{self, LandlockAccess, LandlockReason, LandlockRule};
-use super::{abi, cannot, capabilities, decide_in, filter, streams};
+use super::{abi, cannot, capabilities, decide_in, filter, ptrace_scope, streams};
 use crate::cli::GlobalOptions;
 use crate::plan::{DecidedPlan, MountReason, Plan};
 use crate::render::explain::{LandlockPath, LandlockWalls};
@@ -41,6 +41,7 @@ fn walls(decided: &DecidedPlan, person: &Person) -> Result<LandlockWalls> {
     walls.directories_of_the_run = OWN_VARIABLES.map(str::to_owned).into();
     walls.capabilities = kept(plan, person)?;
     walls.lacks = cannot::lacks(plan, abi);
+    walls.lacks.extend(ptrace_scope().lack());
     Ok(walls)
 }
 

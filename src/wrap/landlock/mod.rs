@@ -23,6 +23,7 @@
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
 //! | [`supervise`], [`attributes`], [`servers`], [`terminals`], [`caller`] | answers to the listener |
 //! | [`loopback`] | the command's sockets |
+//! | [`yama`] | what Yama forbids to this process |
 
 mod attributes;
 mod caller;
@@ -40,8 +41,9 @@ mod start;
 mod streams;
 mod supervise;
 mod terminals;
+mod yama;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use oci_spec::runtime::Process;
@@ -75,6 +77,7 @@ use proxy::ProxyParts;
 use servers::PublishedPorts;
 use supervise::{CommandLimit, Supervisor};
 use terminals::PseudoTerminals;
+use yama::PtraceScope;
 
 /// Root's rights over files that no namespace limits here, as far as the policy allows: files of any owner in the
 /// workspace are writable.
@@ -168,6 +171,9 @@ fn run_decided(
         None => None,
     };
     describe::say_what_is_lacking(&decided, abi);
+    if let Some(lack) = ptrace_scope().lack() {
+        log::warn!("{lack}");
+    }
     let signals = supervise::signals()?;
     let limit = plan.time.map(CommandLimit::begin).transpose()?;
     let (child, listener) = start::start(walls, &command)?;
@@ -236,6 +242,10 @@ struct DecidedRun {
     home: RunHome,
 }
 
+fn ptrace_scope() -> PtraceScope {
+    PtraceScope::read(Path::new(yama::SETTING))
+}
+
 fn abi() -> Result<u32> {
     process::landlock_abi().context("ask for the Landlock ABI")
 }
@@ -243,6 +253,10 @@ fn abi() -> Result<u32> {
 /// Refuses what these walls cannot enforce.
 fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
     if let Some(why) = cannot::refusal(decided, abi()?) {
+        bail!(WrapRefusal::NotByLandlock(why));
+    }
+    let publishes = !decided.plan.network.inbound.is_empty();
+    if let Some(why) = ptrace_scope().refusal().filter(|_| publishes) {
         bail!(WrapRefusal::NotByLandlock(why));
     }
     let denied = filter::denied_anyway(&decided.plan);
