@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::audit::loopback::MOST_PORTS;
 use crate::log::complain;
 use crate::plan::connect::LOCALHOST;
 use crate::policy::{Field, Tool};
@@ -20,7 +21,7 @@ pub fn tell<T>(refused: &BTreeSet<u16>, published: &BTreeMap<u16, T>) {
     let served = served();
     let is_meant = |port: &u16| served.contains(port) && !published.contains_key(port);
     let meant = refused.iter().copied().filter(is_meant);
-    if let Some(line) = line(&meant.collect::<Vec<_>>()) {
+    if let Some(line) = line(&meant.take(MOST_PORTS).collect::<Vec<_>>()) {
         complain(&line);
     }
 }

@@ -5,6 +5,7 @@ mod lingering;
 mod network;
 mod others;
 mod places;
+mod refused;
 mod servers;
 mod terminals;
 

@@ -14,13 +14,13 @@ use crate::wrap::publish::Serving;
 const LANDLOCK: [&str; 3] = ["wrap", "--walls", "landlock"];
 
 /// A port without a listener, which the kernel chose a moment ago.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
 /// `wrap --walls landlock OPTIONS -- COMMAND`
-fn wrapped(person: &Account, by: &str, options: &[&str], command: &[&str]) -> Command {
+pub(super) fn wrapped(person: &Account, by: &str, options: &[&str], command: &[&str]) -> Command {
     let words = [&LANDLOCK[..], &["--quiet"], options, &["--"], command].concat();
     called(person, by, &words)
 }

@@ -23,6 +23,7 @@
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
 //! | [`supervise`], [`attributes`], [`servers`], [`terminals`], [`caller`] | answers to the listener |
 //! | [`loopback`] | the command's sockets |
+//! | [`refused`] | the closing lines about servers and connections |
 //! | [`yama`] | what Yama forbids to this process |
 
 mod attributes;
@@ -34,6 +35,7 @@ mod filter;
 mod loopback;
 mod place;
 mod proxy;
+mod refused;
 mod rules;
 mod servers;
 mod split;
@@ -74,6 +76,7 @@ pub use describe::decide;
 use enforce::{LandlockCommand, LandlockSetup};
 use place::{OWN_VARIABLES, RunHome, RunTempDir};
 use proxy::ProxyParts;
+use refused::RefusedPorts;
 use servers::PublishedPorts;
 use supervise::{CommandLimit, Supervisor};
 use terminals::PseudoTerminals;
@@ -96,8 +99,10 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     // The node's file may be root's alone.
     let upstream = upstream(global, &decided.decision, wanted)?;
     become_the(&wanted.person)?;
-    let ended = run_decided(&place, decided, upstream);
+    let refused = RefusedPorts::default();
+    let ended = run_decided(&place, decided, upstream, &refused);
     DeniedSummary::read(&[place.journal_path()]).tell(wanted, summary.as_ref())?;
+    refused.tell();
     let (status, cause) = ended?;
     Ok(cause.map_or(status, super::closing::timed_out))
 }
@@ -121,6 +126,7 @@ fn run_decided(
     place: &RunTempDir,
     DecidedRun { decision, home }: DecidedRun,
     upstream: Option<Proxy>,
+    refused: &RefusedPorts,
 ) -> Result<(ChildExit, Option<EndCause>)> {
     let decided = decision.decided.context("a policy is chosen")?;
     let RequestSetup { reading, trust } = decision.given;
@@ -143,8 +149,9 @@ fn run_decided(
     }
     let command = command(&decision.bundle.spec, &plan, place, &home)?;
     let capabilities = capabilities(&plan)?;
+    let open = proxy::ports(&plan, proxy.as_ref());
     let walls = LandlockSetup {
-        ruleset: enforce::ruleset(&rules, &proxy::ports(&plan, proxy.as_ref()), abi)?,
+        ruleset: enforce::ruleset(&rules, &open, abi)?,
         filter: filter::compile(&plan)?,
         capabilities: capabilities.clone(),
     };
@@ -185,6 +192,8 @@ fn run_decided(
         signals,
         writable: writable(&rules),
         published,
+        open: open.into_iter().collect(),
+        refused,
         terminals: PseudoTerminals::default(),
         limit,
     };

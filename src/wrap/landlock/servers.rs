@@ -75,6 +75,11 @@ impl PublishedPorts {
         })
     }
 
+    /// These ports.
+    pub fn ports(&self) -> &BTreeSet<u16> {
+        &self.ports
+    }
+
     /// Makes bind(2) or listen(2) in the caller's place.
     pub fn make(&self, listener: BorrowedFd<'_>, call: &NotifiedCall) -> Result<(), Errno> {
         if self.is_over.get() {

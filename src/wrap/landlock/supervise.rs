@@ -1,5 +1,6 @@
 //! SHELL. Wrap's work while the command runs: it answers the filter's listener, passes signals on, and waits.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use rustix::net::SocketFlags;
 use rustix::net::sockopt::socket_cookie;
 use rustix::process::{Pid, WaitOptions};
 
+use super::refused::RefusedPorts;
 use super::servers::PublishedPorts;
 use super::terminals::PseudoTerminals;
 use super::{attributes, loopback};
@@ -55,7 +57,7 @@ pub fn signals() -> Result<SignalFd> {
 }
 
 /// The processes and descriptors of a run.
-pub struct Supervisor {
+pub struct Supervisor<'a> {
     /// The filter's listener.
     pub listener: OwnedFd,
     /// The command.
@@ -70,6 +72,10 @@ pub struct Supervisor {
     pub writable: Vec<PathBuf>,
     /// Where the command may have servers.
     pub published: PublishedPorts,
+    /// The ports that it may connect to.
+    pub open: BTreeSet<u16>,
+    /// The ports that it tried in vain.
+    pub refused: &'a RefusedPorts,
     /// The command's pseudo-terminals.
     pub terminals: PseudoTerminals,
     /// When the command ends.
@@ -100,7 +106,7 @@ impl CommandLimit {
     }
 }
 
-impl Supervisor {
+impl Supervisor<'_> {
     /// Ends all that is left of the run. `false` if some of it survives.
     pub fn end_all(self) -> bool {
         if let Some(sidecar) = &self.sidecar {
@@ -202,7 +208,19 @@ impl Supervisor {
         let done = match call.number {
             libc::SYS_socket => self.give_socket(call),
             libc::SYS_open | libc::SYS_openat => self.terminals.answer(listener, call),
-            libc::SYS_bind | libc::SYS_listen => answered(self.published.make(listener, call)),
+            libc::SYS_connect => {
+                self.refused.note_connection(listener, call, &self.open);
+                notify::answer(listener, call, NotifyAnswer::Continue)
+            }
+            libc::SYS_bind => {
+                let ports = self.published.ports();
+                self.refused.note_server(listener, call, ports);
+                match ports.is_empty() {
+                    true => notify::answer(listener, call, NotifyAnswer::Continue),
+                    false => answered(self.published.make(listener, call)),
+                }
+            }
+            libc::SYS_listen => answered(self.published.make(listener, call)),
             _ => answered(attributes::change(listener, call, &self.writable)),
         };
         // A caller that was killed meanwhile must not end wrap.
