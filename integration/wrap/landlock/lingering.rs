@@ -1,10 +1,14 @@
-//! `wrap` alone keeps the time limit of these walls: nothing that the command does holds it up.
+//! `wrap` and a child of it keep the time limit of these walls: nothing that the command does holds it up.
 
+use std::io::Read;
 use std::net::TcpListener;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::Place;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::others::{runs, until};
+use super::{CALLERS, Place, called};
 use crate::command::{Finished, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
@@ -46,7 +50,7 @@ while True:
     time.sleep(0.1)
 ";
 
-/// P02. `wrap` alone keeps the time limit of these walls, and it holds a copy of each new socket for a moment.
+/// P02. `wrap` keeps the time limit of these walls, and it holds a copy of each new socket for a moment.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn p02_no_lingering_socket_stretches_the_time_limit_of_landlocks_walls() {
@@ -138,4 +142,58 @@ while True:
     for fd in os.openpty(): os.close(fd)",
     );
     assert_eq!(ended.code, 124, "{ended}");
+}
+
+/// Starts `wrap` with a limit and a command that ignores SIGTERM, with a daemon. Each sleeps as long as `mark` says.
+fn start(person: &Account, by: &str, timeout: &str, mark: &str) -> Child {
+    let script = format!(
+        "trap '' TERM; (setsid sh -c 'sleep {mark}.1; sleep {mark}.2' &); sleep {mark}.3 & echo ready; sleep {mark}.4; sleep {mark}.5"
+    );
+    let options = ["--quiet", "--timeout", timeout, "--set", "time.grace=1s"];
+    let wrap = ["wrap", "--walls", "landlock"];
+    let command = ["--", "bash", "-c", &script];
+    let mut wrap = called(person, by, &[&wrap[..], &options, &command].concat());
+    let mut child = wrap.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = [0; 6];
+    let out = child.stdout.as_mut().unwrap();
+    out.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"ready\n");
+    child
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+fn is_stopped(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    status.contains("State:\tT")
+}
+
+/// A `wrap` in a call to a file system that does not answer does nothing more, as one that is stopped.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_a_wrap_that_is_held_up_stretches_no_time_limit_of_landlocks_walls() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for (by, number) in CALLERS.into_iter().zip(72516..) {
+        let (limited, free) = (format!("{number}"), format!("{}", number + 10));
+        let of = |mark: &str| format!("^sleep {mark}[.]");
+        let mut held = start(&person, by, "3s", &limited);
+        // The control.
+        let mut control = start(&person, by, "1h", &free);
+        signal(&held, Signal::STOP);
+        signal(&control, Signal::STOP);
+        assert!(runs(&of(&limited)), "{by}");
+        until("the command ends", || !runs(&of(&limited)));
+        assert!(is_stopped(&held) && is_stopped(&control), "{by}");
+        assert!(runs(&of(&free)), "{by}");
+        signal(&held, Signal::CONT);
+        assert_eq!(held.wait().unwrap().code(), Some(124), "{by}");
+        signal(&control, Signal::KILL);
+        control.wait().unwrap();
+        let left = ["-KILL", "-f", &format!("sleep {free}[.]")];
+        run_for(Duration::from_secs(10), Command::new("pkill").args(left));
+    }
 }

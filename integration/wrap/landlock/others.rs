@@ -97,12 +97,12 @@ for name, pid in (('wrap', parent), ('proxy', proxy)):
 }
 
 /// Whether a process has this word in its command line.
-fn runs(word: &str) -> bool {
+pub(super) fn runs(word: &str) -> bool {
     let found = Command::new("pgrep").args(["-f", word]).output().unwrap();
     found.status.success()
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
+pub(super) fn until(what: &str, condition: impl Fn() -> bool) {
     let begun = Instant::now();
     while !condition() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{what}");

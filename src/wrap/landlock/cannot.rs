@@ -78,8 +78,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     }
     if plan.time.is_some() {
         all.push(
-            "only wrap keeps the time limit: killing wrap ends it, and stopping wrap suspends it"
-                .to_owned(),
+            "only wrap and a child of it keep the time limit: killing wrap ends it".to_owned(),
         );
     }
     if abi < LANDLOCK_SCOPES_ABI {

@@ -21,6 +21,7 @@
 //! | [`proxy`] | the proxy: its port, and its process |
 //! | [`streams`] | the caller's input and output |
 //! | [`start`], [`enforce`] | the command's process, from outside and inside |
+//! | [`clock`] | the second keeper of the time limit |
 //! | [`supervise`], [`attributes`], [`servers`], [`terminals`], [`caller`] | answers to the listener |
 //! | [`loopback`] | the command's sockets |
 //! | [`refused`] | the closing lines about servers and connections |
@@ -29,6 +30,7 @@
 mod attributes;
 mod caller;
 mod cannot;
+mod clock;
 mod describe;
 mod enforce;
 mod filter;
@@ -183,6 +185,7 @@ fn run_decided(
     }
     let signals = supervise::signals()?;
     let limit = plan.time.map(CommandLimit::begin).transpose()?;
+    plan.time.map(clock::start).transpose()?;
     let (child, listener) = start::start(walls, &command)?;
     let supervisor = Supervisor {
         listener,

@@ -148,7 +148,7 @@ impl PublishedPorts {
         let copy = pidfd_getfd(&process, number, PidfdGetfdFlags::empty())?;
         if socket_domain(&copy) == Err(Errno::NOTSOCK) {
             // Another thread has exchanged it: no program does that by accident. Closing a file of a network may take
-            // long, and this process alone keeps the time limit. So it stays open.
+            // long. So it stays open.
             log::warn!(
                 "a descriptor was exchanged during bind(2) or listen(2): the command can open no more servers"
             );

@@ -82,7 +82,7 @@ pub struct Supervisor<'a> {
     pub limit: Option<CommandLimit>,
 }
 
-/// The time limit of a command, kept by this process alone.
+/// The time limit of a command. A second keeper ([`super::clock`]) acts if this process does not.
 pub struct CommandLimit {
     timer: OwnedFd,
     plan: TimePlan,
@@ -156,7 +156,11 @@ impl Supervisor<'_> {
                 return Ok((status, over_time));
             }
             if self.sidecar.is_some() && ended.contains(PollFlags::IN) {
-                bail!("the network's proxy has ended, and the command with it");
+                match over_time {
+                    // The second keeper of the time has killed all.
+                    Some(_) => return Ok((ChildExit::by(Signal::SIGKILL as i32), over_time)),
+                    None => bail!("the network's proxy has ended, and the command with it"),
+                }
             }
         }
     }
