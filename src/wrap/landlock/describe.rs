@@ -74,8 +74,11 @@ fn kept(plan: &Plan, person: &Person) -> Result<Vec<String>> {
     Ok(kept.iter().map(|c| c.short_name().to_owned()).collect())
 }
 
-/// Prints one line on a terminal, so that users do not take these walls for the full ones.
+/// Warns of what does not work on this machine. Prints one line on a terminal, so that users do not take these walls for the full ones.
 pub(super) fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
+    if let Some(lack) = ptrace_scope().lack() {
+        log::warn!("{lack}");
+    }
     if rustix::termios::isatty(rustix::stdio::stderr()) {
         crate::log::complain(&format!(
             "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \

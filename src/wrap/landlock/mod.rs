@@ -134,12 +134,7 @@ fn run_decided(
     let RequestSetup { reading, trust } = decision.given;
     let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
-    if plan.network.honey_ends() {
-        bail!(
-            "a honey value of the node's file ends a container (then = \"end\"), and with --walls landlock there is none to end: \
-             use other walls, or then = \"log\""
-        );
-    }
+    refuse_honey_that_ends(&plan)?;
     // Held until the proxy has its port, so that it gets another one.
     let reserved = servers::reserve(&plan.network.inbound)?;
     let proxy = proxy::listen(&mut plan)?;
@@ -180,12 +175,8 @@ fn run_decided(
         None => None,
     };
     describe::say_what_is_lacking(&decided, abi);
-    if let Some(lack) = ptrace_scope().lack() {
-        log::warn!("{lack}");
-    }
     let signals = supervise::signals()?;
     let limit = plan.time.map(CommandLimit::begin).transpose()?;
-    plan.time.map(clock::start).transpose()?;
     let (child, listener) = start::start(walls, &command)?;
     let supervisor = Supervisor {
         listener,
@@ -205,6 +196,16 @@ fn run_decided(
         log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
     }
     ended
+}
+
+fn refuse_honey_that_ends(plan: &Plan) -> Result<()> {
+    if plan.network.honey_ends() {
+        bail!(
+            "a honey value of the node's file ends a container (then = \"end\"), and with --walls landlock there is none to end: \
+             use other walls, or then = \"log\""
+        );
+    }
+    Ok(())
 }
 
 /// Decides with the caller's rights, so that hidden paths include those that only root can see.

@@ -17,7 +17,7 @@ use rustix::process::{Pid, WaitOptions};
 use super::refused::RefusedPorts;
 use super::servers::PublishedPorts;
 use super::terminals::PseudoTerminals;
-use super::{attributes, loopback};
+use super::{attributes, clock, loopback};
 use crate::plan::TimePlan;
 use crate::plan::time::EndCause;
 use crate::runtime::foreground::ended::ChildExit;
@@ -89,8 +89,9 @@ pub struct CommandLimit {
 }
 
 impl CommandLimit {
-    /// Time counts from here on.
+    /// Time counts from here on, for the second keeper too.
     pub fn begin(plan: TimePlan) -> Result<Self> {
+        clock::start(plan)?;
         let timer = timekeeper::timer(plan.sleep).context("make a timer")?;
         let limit = Self { timer, plan };
         // `time.idle` is refused under these walls.
