@@ -153,7 +153,12 @@ fn start(person: &Account, by: &str, timeout: &str, mark: &str) -> Child {
     let wrap = ["wrap", "--walls", "landlock"];
     let command = ["--", "bash", "-c", &script];
     let mut wrap = called(person, by, &[&wrap[..], &options, &command].concat());
-    let mut child = wrap.stdout(Stdio::piped()).spawn().unwrap();
+    ready(wrap.stdout(Stdio::piped()))
+}
+
+/// Starts a program, and waits until it has said `ready`.
+fn ready(command: &mut Command) -> Child {
+    let mut child = command.spawn().unwrap();
     let mut line = [0; 6];
     let out = child.stdout.as_mut().unwrap();
     out.read_exact(&mut line).unwrap();
@@ -183,9 +188,11 @@ fn p02_a_wrap_that_is_held_up_stretches_no_time_limit_of_landlocks_walls() {
         let mut held = start(&person, by, "3s", &limited);
         // The control.
         let mut control = start(&person, by, "1h", &free);
+        until("both have begun", || {
+            runs(&of(&limited)) && runs(&of(&free))
+        });
         signal(&held, Signal::STOP);
         signal(&control, Signal::STOP);
-        assert!(runs(&of(&limited)), "{by}");
         until("the command ends", || !runs(&of(&limited)));
         assert!(is_stopped(&held) && is_stopped(&control), "{by}");
         assert!(runs(&of(&free)), "{by}");
@@ -195,5 +202,107 @@ fn p02_a_wrap_that_is_held_up_stretches_no_time_limit_of_landlocks_walls() {
         control.wait().unwrap();
         let left = ["-KILL", "-f", &format!("sleep {free}[.]")];
         run_for(Duration::from_secs(10), Command::new("pkill").args(left));
+    }
+}
+
+/// A FUSE file system with one file, whose first page is never read. It ends with this process.
+const SLOW: &str = r"
+import ctypes, os, struct, sys
+fuse = os.open('/dev/fuse', os.O_RDWR)
+options = 'fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other' % fuse
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.mount(b'slow', sys.argv[1].encode(), b'fuse', 6, options.encode()):
+    sys.exit('mount: %d' % ctypes.get_errno())
+def attributes(node):
+    mode, size = (0o40755, 0) if node == 1 else (0o100644, 4096)
+    return struct.pack('<6Q10I', node, size, 8, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
+def answer(unique, body=b'', error=0):
+    os.write(fuse, struct.pack('<IiQ', 16 + len(body), -error, unique) + body)
+while True:
+    request = os.read(fuse, 1 << 20)
+    _, opcode, unique, node = struct.unpack_from('<IIQQ', request)
+    if opcode == 26:
+        answer(unique, struct.pack('<4I2H2I2H8I', 7, 31, 4096, 0, 12, 9, 4096, 1, 1, 0, *[0] * 8))
+        print('ready', flush=True)
+    elif opcode == 1 and request[40:] == b'page\0':
+        answer(unique, struct.pack('<4Q2I', 2, 0, 60, 60, 0, 0) + attributes(2))
+    elif opcode == 3:
+        answer(unique, struct.pack('<Q2I', 60, 0, 0) + attributes(node))
+    elif opcode in (14, 27):
+        answer(unique, struct.pack('<Q2I', 1, 0, 0))
+    elif opcode in (18, 25, 28, 44):
+        answer(unique)
+    elif opcode not in (2, 15, 36, 42):
+        answer(unique, error=2 if opcode == 1 else 38)
+";
+
+/// Lets `wrap` read an address from the page that is never read.
+const HELD: &str = r"
+import ctypes, os, signal, socket, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen(['setsid', 'sleep', sys.argv[1]])
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+page = os.open(sys.argv[2] + '/page', os.O_RDONLY)
+at = libc.mmap(None, 4096, 1, 2, page, ctypes.c_long(0))
+print('ready', flush=True)
+if sys.argv[2] == 'chmod':
+    libc.chmod(ctypes.c_void_p(at), 0o600)
+libc.connect(socket.socket().fileno(), ctypes.c_void_p(at), 16)
+print('answered', flush=True)
+";
+
+/// A mounted [`SLOW`].
+struct SlowFiles(Child, String);
+
+impl SlowFiles {
+    fn at(place: &str) -> Self {
+        std::fs::create_dir(place).unwrap();
+        let mut server = Command::new("python3");
+        server.args(["-c", SLOW, place]).stdout(Stdio::piped());
+        Self(ready(&mut server), place.to_owned())
+    }
+}
+
+impl Drop for SlowFiles {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = Command::new("umount").args(["-l", &self.1]).status();
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_no_file_system_that_does_not_answer_stretches_the_time_limit_of_landlocks_walls() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    // One for each: the kernel fails the second reader of a page early.
+    let calls = ["connect", "chmod"];
+    let slow = calls.map(|call| SlowFiles::at(&format!("{}/{call}", person.project)));
+    let start = |call: &str, mark: &str| {
+        let options = ["--quiet", "--timeout", "4s", "--set", "time.grace=1s"];
+        let wrap = ["wrap", "--walls", "landlock"];
+        let command = ["--", "python3", "-c", HELD, mark, call];
+        let mut wrap = called(&person, "alone", &[&wrap[..], &options, &command].concat());
+        ready(wrap.stdout(Stdio::piped()))
+    };
+    let mut wraps = [start("connect", "72550.5"), start("chmod", "72550.6")];
+    until("both have begun", || {
+        runs("^sleep 72550[.]5") && runs("^sleep 72550[.]6")
+    });
+    until("the commands end", || !runs("^sleep 72550[.]"));
+    // `wrap` is held up still, and goes on when the file system ends.
+    assert!(
+        wraps
+            .iter_mut()
+            .all(|wrap| wrap.try_wait().unwrap().is_none())
+    );
+    drop(slow);
+    for mut wrap in wraps {
+        assert_eq!(wrap.wait().unwrap().code(), Some(124));
+        let mut rest = String::new();
+        wrap.stdout.unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "");
     }
 }
