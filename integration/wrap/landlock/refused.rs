@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::servers::{free_port, wrapped};
-use super::{CALLERS, PRELUDE, outcomes};
+use super::{CALLERS, PRELUDE, called, outcomes};
 use crate::command::{Finished, run_for};
 use crate::docker::Docker;
 use crate::wrap::account::Account;
@@ -111,6 +111,27 @@ attempt('a login', lambda: socket.create_connection(('127.0.0.1', 22), 10))"
         );
         let line = format!("{port}; --publish {port} lets it listen");
         assert!(said.failed().contains(&line), "{command:?}");
+    }
+}
+
+/// Without a network no socket is made, so that no server and no connection is seen.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn landlock_a_command_that_fails_without_a_network_is_told_so() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let serve = "import socket; socket.create_server(('127.0.0.1', 3000))";
+    let line = "agentbox: the command had no network (network.mode=none, ";
+    for (policy, script, expected) in [
+        ("strict", serve, true),
+        ("strict", "pass", false),
+        ("standard", serve, false),
+    ] {
+        let command = ["--", "python3", "-c", script];
+        let words = ["wrap", "--walls", "landlock", "--policy", policy];
+        let mut wrap = called(&person, "alone", &[&words[..], &command].concat());
+        let said = run_for(Duration::from_secs(60), &mut wrap);
+        assert_eq!(said.stderr.contains(line), expected, "{said}");
     }
 }
 

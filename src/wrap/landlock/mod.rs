@@ -93,7 +93,7 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     streams::refuse_sockets()?;
     enforce::try_to_listen()?;
     let place = RunTempDir::new(&wanted.person)?;
-    let decided = decide_in(&place, global, wanted, &|secret| wanted.secret(secret))?;
+    let mut decided = decide_in(&place, global, wanted, &|secret| wanted.secret(secret))?;
     let summary = summary::open(wanted)?;
     if let Some(agent) = &decided.home.agent {
         agent.give(&wanted.person)?;
@@ -101,11 +101,15 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     // The node's file may be root's alone.
     let upstream = upstream(global, &decided.decision, wanted)?;
     become_the(&wanted.person)?;
+    let without_network = decided.without_network.take();
     let refused = RefusedPorts::default();
     let ended = run_decided(&place, decided, upstream, &refused);
     DeniedSummary::read(&[place.journal_path()]).tell(wanted, summary.as_ref())?;
     refused.tell();
     let (status, cause) = ended?;
+    if let Some(who) = without_network.filter(|_| status.code != 0 && !wanted.quiet) {
+        super::closing::without_network(&who, &wanted.asked.answers);
+    }
     Ok(cause.map_or(status, super::closing::timed_out))
 }
 
@@ -126,7 +130,7 @@ fn upstream(
 /// Returns the command's end, and the cause if its time was over.
 fn run_decided(
     place: &RunTempDir,
-    DecidedRun { decision, home }: DecidedRun,
+    DecidedRun { decision, home, .. }: DecidedRun,
     upstream: Option<Proxy>,
     refused: &RefusedPorts,
 ) -> Result<(ChildExit, Option<EndCause>)> {
@@ -246,6 +250,7 @@ fn decide_in(
             git: prepared.git,
             agent: prepared.agent,
         },
+        without_network: prepared.without_network,
     })
 }
 
@@ -253,6 +258,8 @@ fn decide_in(
 struct DecidedRun {
     decision: BundleDecision,
     home: RunHome,
+    /// Who takes the whole network away, if it is taken away.
+    without_network: Option<String>,
 }
 
 fn ptrace_scope() -> PtraceScope {
