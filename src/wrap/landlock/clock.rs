@@ -114,6 +114,7 @@ mod tests {
         let mut child = Command::new("sh")
             .args(["-c", "sleep 1000; true"])
             .stdout(Stdio::null())
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let (own, pid) = (getpid(), Pid::from_child(&child));
