@@ -338,3 +338,44 @@ fn wrap_within_a_sandbox_says_to_run_the_command_without_it() {
         );
     }
 }
+
+/// Rows of a terminal of 80 columns.
+fn rows(text: &str) -> usize {
+    text.lines()
+        .map(|line| line.chars().count().div_ceil(80).max(1))
+        .sum()
+}
+
+/// A screen of 80 columns and 44 rows, for what is explained of an ordinary run, of an ordinary container, and of one in
+/// another's network.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn what_is_explained_fits_a_screen() {
+    let docker = Docker::connect();
+    let person = Account::new();
+    let mut all = vec![
+        person.wraps(&["--dry-run"], "true").ok(),
+        person
+            .wraps(&["--dry-run", "--allow", "a.example.com"], "true")
+            .ok(),
+        person.agentbox(&["explain", "--walls", "landlock"]).ok(),
+    ];
+    let allow = ["--annotation=dev.agentbox.network.allow=a.example.com"];
+    let first = docker.start(
+        &[&["--runtime=agentbox"], &allow[..], &["test-musl"]].concat(),
+        &["sleep", "60"],
+    );
+    let member = format!("--network=container:{}", first.name);
+    let second = docker.start(
+        &["--runtime=agentbox", &member, "test-musl"],
+        &["sleep", "60"],
+    );
+    for container in [&first, &second] {
+        let id = container.inspect("{{.Id}}");
+        all.push(run(&program(), &["explain", &id]).ok());
+    }
+    for text in all {
+        assert!(text.contains("--all prints"), "{text}");
+        assert!(rows(&text) <= 44, "{} rows:\n{text}", rows(&text));
+    }
+}

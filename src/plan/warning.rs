@@ -282,7 +282,7 @@ impl Warning {
             ),
             Self::InMemory { why } => write!(
                 f,
-                "scratch files lie in memory and count against the container's limit, since the node has no disk for them: {why}"
+                "scratch files count as memory, for want of a disk: {why}"
             ),
             Self::NoLayer { root, why } => write!(
                 f,
@@ -315,17 +315,14 @@ impl Warning {
                 "{fields}: nothing holds these limits, since {why}: run it with sudo where they matter"
             ),
             Self::SidecarOfPerson { bounded: true } => f.write_str(
-                "without root's rights the sidecar has no user of its own: it is the caller's user, whose other processes outside \
-                 can end it",
+                "the sidecar is the caller's user: other processes of that user can end it",
             ),
             Self::SidecarOfPerson { bounded: false } => f.write_str(
-                "without root's rights the sidecar has no user and no cgroup of its own: it is the caller's user, whose other \
-                 processes outside can end it, and its use of memory and time is not bounded",
+                "the sidecar is the caller's user: other processes of that user can end it, and nothing bounds its memory and time",
             ),
             Self::GroupsStay { count } => write!(
                 f,
-                "the command keeps the caller's {count} supplementary groups, which only root can take away: a mounted file that one \
-                 of them may read or write, it may too"
+                "the command keeps the caller's {count} supplementary groups: what they may read or write, it may too"
             ),
             _ => Ok(()),
         }

@@ -43,11 +43,10 @@ pub(super) fn explain(page: &mut Page, files: &FilesystemPlan) {
         ));
     }
     mounts(page, &files.mounts);
-    for file in &files.replaced {
-        let file = path(file);
-        let place = page.words("engine's", "node's");
-        let line = format!("{file}  agentbox's file instead of the {place}");
-        page.item(line);
+    if !files.replaced.is_empty() {
+        let place = page.words("engine's", "node's").to_owned();
+        let names = all(&files.replaced);
+        page.item(format_args!("{names}  agentbox's instead of the {place}"));
     }
     for exclude in &files.excludes {
         let (file, names) = (path(&exclude.file), all(&exclude.names));
@@ -89,8 +88,9 @@ fn mounts(page: &mut Page, mounts: &[PlannedMount]) {
     // The kernel's file systems are the same in every container, but a tmpfs of the engine is another writable place.
     let shown = mounts.iter().filter(|m| !m.is_the_kernels());
     let is_plain = |m: &&PlannedMount| {
-        let same = m.source() == m.destination && !m.is_writable();
-        m.why == MountReason::Programs && same && !page.is_whole()
+        // A file of /etc is a link on some nodes.
+        let same = m.source() == m.destination || m.destination.starts_with("/etc");
+        m.why == MountReason::Programs && same && !m.is_writable() && !page.is_whole()
     };
     let (plain, other): (Vec<_>, Vec<_>) = shown.partition(is_plain);
     let (plain, first) = match plain.len() > SHOWN_MOUNTS {
@@ -154,9 +154,9 @@ fn owner(ids: MappedIds) -> String {
 fn scratch(files: &FilesystemPlan) -> String {
     let most = size(files.scratch_bytes);
     match files.scratch_place {
-        ScratchStorage::Memory => format!(
-            "at most {most}, in memory, within the container's limit (filesystem.scratch, filesystem.scratch-on)"
-        ),
+        ScratchStorage::Memory => {
+            format!("at most {most} in memory (filesystem.scratch, filesystem.scratch-on)")
+        }
         ScratchStorage::Disk => {
             let number = EmptyImage::files(files.scratch_bytes);
             format!("at most {most} and {number} files, on disk (filesystem.scratch)")

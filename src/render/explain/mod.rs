@@ -5,6 +5,7 @@
 mod filesystem;
 mod landlock;
 mod network;
+mod origins;
 mod page;
 mod process;
 pub mod syscalls;
@@ -24,7 +25,7 @@ use crate::plan::time::TimeLeft;
 use crate::plan::{
     AuditPlan, DecidedPlan, LimitsPlan, MountReason, OmittedItem, Plan, SyscallPlan, Warning,
 };
-use crate::policy::{Loosening, NetworkMode, Origin, Policy, SyscallProfile, Tool};
+use crate::policy::{Loosening, NetworkMode, Policy, SyscallProfile, Tool};
 use crate::rules::ClockReading;
 use crate::seccomp::{FilterProgram, NotifyListener, SyscallFilter, SyscallVerdict};
 use crate::text::escape;
@@ -129,7 +130,7 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
                 format_args!("policy '{policy}', chosen by {chosen_by}"),
             );
             landlock::explain(&mut page, walls, filter);
-            origins(&mut page, &walls.origins);
+            origins::explain(&mut page, &walls.origins);
         }
         (None, None) => {
             page.head(
@@ -154,7 +155,7 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
             walls(&mut page, &decided.plan, filter, subject.tool);
             time::left(&mut page, subject.left);
             time::ends(&mut page, &decided.plan.network, subject.now);
-            origins(&mut page, &decided.origins);
+            origins::explain(&mut page, &decided.origins);
         }
     }
     if !subject.settings.is_empty() {
@@ -168,21 +169,6 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
         page.line("--all prints every mount and each value's origin");
     }
     page.into_text()
-}
-
-fn origins(page: &mut Page, origins: &BTreeMap<String, String>) {
-    let is_shown = |origin: &str| page.is_whole() || !Origin::is_builtins(origin);
-    let shown: Vec<_> = origins.iter().filter(|(_, o)| is_shown(o)).collect();
-    if shown.is_empty() {
-        return;
-    }
-    page.line(match page.is_whole() {
-        true => "origin of each value",
-        false => "origins of values that are not the built-in policy's",
-    });
-    for (field, origin) in shown {
-        page.item(format_args!("{field}: {}", escape(origin)));
-    }
 }
 
 fn walls(page: &mut Page, plan: &Plan, filter: Option<&str>, tool: Tool) {

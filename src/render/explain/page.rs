@@ -88,8 +88,8 @@ impl Page {
     }
 }
 
-/// The most paths that a line of a screen names; any number around ten would do.
-const SHOWN_PATHS: usize = 8;
+/// The most paths that a line of a screen names: eight take four rows of a terminal.
+const SHOWN_PATHS: usize = 5;
 
 /// A path without control characters.
 pub(super) fn path(path: &Path) -> String {
