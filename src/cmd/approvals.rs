@@ -11,7 +11,7 @@ use crate::cmd::{out, until};
 use crate::egress::WaitingConnection;
 use crate::policy::typed_rule;
 use crate::render::identity::ContainerIdentity;
-use crate::rules::{ApprovalTerm, Host, HostReach, NetworkRule, RuleTarget, endpoint};
+use crate::rules::{ApprovalTerm, EgressRule, Host, HostReach, NetworkRule, RuleTarget, endpoint};
 use crate::runtime::network::approvals::{self, ApprovalResult};
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
@@ -117,7 +117,9 @@ pub fn approve(args: &Approve) -> Result<ExitCode> {
         (None, Some(text)) => ApprovalTerm::Until(until::date(text)?),
         (Some(text), _) => {
             let duration = crate::cmd::events::duration(text).filter(|d| d.as_secs() > 0);
-            let duration = duration.with_context(|| format!("--for {text:?} is no duration"))?;
+            let duration = duration.with_context(|| {
+                format!("--for {text:?} is no duration, such as 90s, 30m or 2h")
+            })?;
             if duration > LONGEST {
                 bail!("--for {text:?}: at most seven days");
             }
@@ -188,14 +190,16 @@ fn meant(text: &str) -> Result<AskDecisionTarget> {
     if let Ok(number) = text.parse() {
         return Ok(AskDecisionTarget::Waiting(number));
     }
-    let rule: NetworkRule = text.parse().context("NUMBER or HOST:PORT")?;
-    match (rule.target, rule.port) {
-        (RuleTarget::Name(name), Some(port)) if rule.reach == HostReach::Public => {
-            Ok(AskDecisionTarget::Endpoint(name, port))
-        }
-        (RuleTarget::Name(name), None) if rule.reach == HostReach::Public => {
-            Ok(AskDecisionTarget::Host(name))
-        }
+    let rule: EgressRule = text.parse().context("NUMBER or HOST:PORT")?;
+    match rule.connection() {
+        Some(NetworkRule {
+            target: RuleTarget::Name(name),
+            port,
+            reach: HostReach::Public,
+        }) => Ok(match port {
+            Some(port) => AskDecisionTarget::Endpoint(name.clone(), *port),
+            None => AskDecisionTarget::Host(name.clone()),
+        }),
         _ => bail!(
             "{text:?} is not one name: only connections to names wait, and only names can be approved"
         ),
@@ -243,8 +247,12 @@ mod tests {
             "-1",
             "1.5",
             "a\u{1b}[2J.test",
+            "GET https://a.test/x",
+            "https://a.test/x",
         ] {
             assert!(meant(bad).is_err(), "{bad:?}");
         }
+        let said = format!("{:#}", meant("https://a.test/x").unwrap_err());
+        assert!(said.ends_with("did you mean a.test?"), "{said}");
     }
 }

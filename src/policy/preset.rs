@@ -81,6 +81,7 @@ impl<'a> Presets<'a> {
                 let known: Vec<String> = known.collect();
                 let asked = format!("@{name}");
                 let near = nearest(&asked, known.iter().map(String::as_str));
+                let near = near.filter(|_| index(name.as_str()).is_none());
                 Err(PolicyError::NoSuchPreset {
                     asked_by: asked_by.clone(),
                     preset: name.clone(),
@@ -115,14 +116,32 @@ const INDEXES: [(&str, &[&str]); 5] = [
     ("debian", &["debian", "apt", "ubuntu"]),
 ];
 
+/// The preset of a package index by any of its names.
+fn index(name: &str) -> Option<&'static str> {
+    let of_name = INDEXES.iter().find(|(_, names)| names.contains(&name));
+    of_name.map(|(preset, _)| *preset)
+}
+
+/// The preset whose index was probably meant: `pyhton`.
+fn near_index(name: &str) -> Option<&'static str> {
+    let names = INDEXES.iter().flat_map(|(_, names)| names.iter().copied());
+    // `dev` is no slip of `uv`.
+    let long = names.filter(|known| known.len() > 3 && name.len() > 3);
+    index(nearest(name, long)?)
+}
+
 /// How to define a preset that does not exist, or do without.
 fn how_to_define(name: &PresetName, tool: Tool) -> String {
-    let index = INDEXES
-        .iter()
-        .find(|(_, names)| names.contains(&name.as_str()));
-    match index {
-        Some((preset, _)) => format!(
-            "`agentbox policy presets --detect --write` writes @{preset} for the node, as root; or list hosts: {}",
+    let name = name.as_str();
+    let meant = index(name).or_else(|| near_index(name));
+    let did = match index(name) {
+        None => meant.map(|preset| format!("Did you mean @{preset}? ")),
+        Some(_) => None,
+    };
+    match meant {
+        Some(preset) => format!(
+            "{}`agentbox policy presets --detect --write` writes @{preset} for the node, as root; or list hosts: {}",
+            did.unwrap_or_default(),
             tool.adds(Field::NetworkAllow, &["HOST"])
         ),
         None => format!(
@@ -250,6 +269,31 @@ mod tests {
             got.unwrap_err().to_string()
         };
         assert!(error("mirror").contains("mirror.toml"));
+    }
+
+    #[test]
+    fn a_slip_in_the_name_of_an_index_is_noticed() {
+        let files = BTreeMap::new();
+        let presets = Presets::new(&files, Tool::Wrap);
+        let error = |name: &str| {
+            let got = presets.get(&name.parse().unwrap(), &Origin::Node);
+            got.unwrap_err().to_string()
+        };
+        for (typed, meant) in [
+            ("pyhton", "python"),
+            ("nodee", "node"),
+            ("rsut", "rust"),
+            ("pypy", "python"),
+            ("crate", "rust"),
+        ] {
+            let said = error(typed);
+            let words = format!("Did you mean @{meant}? `agentbox policy presets --detect");
+            assert!(said.contains(&words) && said.len() < 300, "{said}");
+        }
+        for other in ["mirror", "dev", "gi"] {
+            assert!(!error(other).contains("--detect"), "{other}");
+        }
+        assert!(error("githbu").ends_with("Did you mean @github?"));
     }
 
     /// A-9 of the agents' frictions: users need the package indexes first of all.

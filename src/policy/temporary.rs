@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use super::list::{Item, list_text, split};
 use super::period::Lifetime;
+use crate::rules::request::RequestRule;
 use crate::rules::{ClockReading, EgressRule, EndDate, Expiry, RuleItem};
 use crate::text::{ValueError, string_form};
 
@@ -66,8 +67,11 @@ impl fmt::Display for RuleTerm {
 /// or with ends is parted, so that an error names the text as it is.
 pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
     let is_temporary = |item: &&str| {
-        let mut words = item.split(' ').rev().skip(1);
-        matches!(words.next(), Some("for" | "until")) && words.next().is_some()
+        let words: Vec<&str> = item.split(' ').collect();
+        let is_end = |at: usize| matches!(words.get(at), Some(&("for" | "until")));
+        // `for 10 minutes`. A method of MCP may have the name.
+        let is_long = words.len() > 3 && is_end(words.len() - 3);
+        words.len() > 2 && is_end(words.len() - 2) || is_long && !RequestRule::is_mcp_meant(item)
     };
     let items = split::<TemporaryItem>(list);
     let (temporary, lasting): (Vec<&str>, Vec<&str>) = items.into_iter().partition(is_temporary);
@@ -97,6 +101,26 @@ pub struct Temporary<T> {
     pub term: RuleTerm,
 }
 
+/// The end of `RULE for 10 minutes` as it is written here.
+fn meant(text: &str) -> Option<String> {
+    const UNITS: [(&str, &[&str]); 4] = [
+        ("s", &["s", "sec", "secs", "second", "seconds"]),
+        ("m", &["m", "min", "mins", "minute", "minutes"]),
+        ("h", &["h", "hour", "hours"]),
+        ("d", &["d", "day", "days"]),
+    ];
+    let (item, time) = text.rsplit_once(" for ")?;
+    let at = time.find(|c: char| !c.is_ascii_digit())?;
+    let (number, word) = time.split_at(at);
+    let word = word.trim_start().to_ascii_lowercase();
+    let unit = UNITS.iter().find(|(_, all)| all.contains(&word.as_str()));
+    let (unit, _) = unit?;
+    let rule = format!("{item} for {number}{unit}");
+    let (item, _) = RuleTerm::split(&rule)?;
+    let is_rule = item.parse::<RuleItem>().is_ok();
+    is_rule.then_some(rule)
+}
+
 /// A rule that allows until its end.
 pub type TemporaryRule = Temporary<EgressRule>;
 /// The same in a policy's list, where it may be a preset.
@@ -118,8 +142,10 @@ impl<T: FromStr<Err = ValueError>> FromStr for Temporary<T> {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let (item, term) =
-            RuleTerm::split(text).ok_or_else(|| ValueError::grammar(text, GRAMMAR))?;
+        let (item, term) = RuleTerm::split(text).ok_or_else(|| ValueError {
+            suggestion: meant(text),
+            ..ValueError::grammar(text, GRAMMAR)
+        })?;
         let item = item.parse()?;
         Ok(Self { item, term })
     }
@@ -199,6 +225,34 @@ mod tests {
         ] {
             assert!(item(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_time_in_words_is_refused_and_the_end_is_named() {
+        for (text, rule) in [
+            ("a.test for 10 minutes", "a.test for 10m"),
+            ("@github for 90 sec", "@github for 90s"),
+            (
+                "GET https://a.test/x for 1 Hour",
+                "GET https://a.test/x for 1h",
+            ),
+            ("a.test for 2days", "a.test for 2d"),
+        ] {
+            let error = item(text).unwrap_err();
+            assert_eq!(error.suggestion.as_deref(), Some(rule), "{text}");
+            assert_eq!(parted(text), (None, Some(text.to_owned())));
+        }
+        for text in [
+            "a.test for ten minutes",
+            "a.test for 10 parsecs",
+            "a.test for 0 minutes",
+            "a b for 10 minutes",
+            "a.test until 10 minutes",
+        ] {
+            assert_eq!(item(text).unwrap_err().suggestion, None, "{text}");
+        }
+        let mcp = "mcp:https://a.test/mcp for tools/list tools/call";
+        assert_eq!(parted(mcp), (Some(mcp.to_owned()), None));
     }
 
     #[test]

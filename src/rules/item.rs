@@ -137,8 +137,14 @@ impl RuleItem {
     /// Whether a text is meant as a rule with an end. Such a text is never a rule: an end that a list ignores would make
     /// a lasting rule of a temporary one.
     pub fn has_end(text: &str) -> bool {
-        let mut words = text.rsplit(' ').skip(1);
-        words.next().is_some_and(is_word_of_end)
+        let words: Vec<&str> = text.rsplit(' ').skip(1).collect();
+        // `for 10 minutes`. A method of MCP may have the name.
+        let most = if RequestRule::is_mcp_meant(text) {
+            1
+        } else {
+            2
+        };
+        words.into_iter().take(most).any(is_word_of_end)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use super::request::RequestRule;
 use crate::text::{ValueError, few};
 
 /// Ports that people call by their names.
@@ -17,6 +18,12 @@ pub fn error(text: &str, is_rule: &dyn Fn(&str) -> bool) -> Option<ValueError> {
         ..ValueError::grammar(text, allowed)
     };
     let words: Vec<&str> = text.split_whitespace().collect();
+    if let Some(rule) = request_rule(text, &words) {
+        return Some(near(
+            "a rule for requests, whose methods are in capitals with commas alone between them",
+            rule,
+        ));
+    }
     if words.len() > 1 {
         // `GET a.test` lacks an address, and is no list.
         let is_method = words[0].bytes().all(|byte| byte.is_ascii_uppercase());
@@ -38,6 +45,38 @@ pub fn error(text: &str, is_rule: &dyn Fn(&str) -> bool) -> Option<ValueError> {
     let (_, port) = PORTS.into_iter().find(|(known, _)| *known == name)?;
     let rule = Some(format!("{host}{port}")).filter(is_one)?;
     Some(near("a rule for a host, whose port is a number", rule))
+}
+
+/// Methods that people write in small letters.
+const METHODS: [&str; 8] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "PATCH",
+    "DELETE",
+    "OPTIONS",
+    "WEBSOCKET",
+];
+
+/// The rule for requests that `get https://HOST/` and `GET, POST https://HOST/` mean.
+fn request_rule(text: &str, words: &[&str]) -> Option<String> {
+    let (address, methods) = words.split_last()?;
+    // More words are no list of methods.
+    if methods.is_empty() || methods.len() > 2 * METHODS.len() {
+        return None;
+    }
+    let methods = methods.iter().flat_map(|word| word.split(','));
+    let methods: Vec<String> = methods
+        .filter(|word| !word.is_empty())
+        .map(str::to_ascii_uppercase)
+        .collect();
+    let known = methods
+        .iter()
+        .all(|word| METHODS.contains(&word.as_str()) || text.contains(word.as_str()));
+    let rule = format!("{} {address}", methods.join(","));
+    let is_rule = known && rule != text && rule.parse::<RequestRule>().is_ok();
+    is_rule.then_some(rule)
 }
 
 /// The host of a pasted address, as a rule. Of texts without a scheme, only one with a path is an address.
@@ -90,6 +129,15 @@ mod tests {
             ("a.test:https", "a.test"),
             ("a.test:http", "a.test:80"),
             ("a.test:ssh", "a.test:22"),
+            ("GET, POST https://a.test/", "GET,POST https://a.test/"),
+            (
+                "GET POST https://a.test/x/**",
+                "GET,POST https://a.test/x/**",
+            ),
+            ("GET , POST http://a.test/", "GET,POST http://a.test/"),
+            ("get https://a.test/", "GET https://a.test/"),
+            ("Get,head https://a.test/", "GET,HEAD https://a.test/"),
+            ("MKCOL, get https://a.test/", "MKCOL,GET https://a.test/"),
         ] {
             for error in [
                 text.parse::<RuleItem>().unwrap_err(),
@@ -137,6 +185,13 @@ mod tests {
             ":https",
             "a.test * b.test",
             "GET a.test",
+            "docs https://a.test/",
+            "mkcol https://a.test/",
+            ", https://a.test/",
+            "* , GET https://a.test/",
+            "connect https://a.test/",
+            "get ftp://a.test/",
+            "get https://a.test/x?y",
             "a.test nowhere:0",
         ] {
             let error = text.parse::<RuleItem>().unwrap_err();

@@ -225,9 +225,8 @@ impl Question {
                 request: Some(asked),
             });
         }
-        let host = args.host.as_deref().unwrap_or_default();
         Ok(Self {
-            host: host.parse().context("--host")?,
+            host: super::host::typed(args.host.as_deref().unwrap_or_default()).context("--host")?,
             port: args.port,
             request: None,
         })

@@ -1,6 +1,7 @@
 //! `policy`
 
 mod check;
+mod host;
 mod presets;
 mod verdict;
 

@@ -81,6 +81,9 @@ pub fn without_annotation(error: anyhow::Error) -> anyhow::Error {
             let meant = DidYouMean(suggestion.as_ref().map(PolicyName::as_str));
             anyhow!("there is no policy {name}{meant}; known: {known}")
         }
+        Some(PolicyError::AnnotationValue { key, problem }) if key == POLICY_KEY => {
+            anyhow!("{problem}; to try a file: agentbox wrap --policy FILE --dry-run")
+        }
         _ => error,
     }
 }
@@ -105,5 +108,17 @@ mod tests {
             "there is no policy standrd; did you mean standard?; known: strict, standard"
         );
         assert!(error("dev.agentbox.other").starts_with("annotation"));
+        let path = |key: &str| {
+            let problem = "./full.toml".parse::<PolicyName>().unwrap_err();
+            let key = key.to_owned();
+            without_annotation(PolicyError::AnnotationValue { key, problem }.into()).to_string()
+        };
+        let said = path(POLICY_KEY);
+        assert!(
+            said.starts_with("\"./full.toml\" is not a policy's name")
+                && said.ends_with("agentbox wrap --policy FILE --dry-run"),
+            "{said}"
+        );
+        assert!(path("dev.agentbox.other").starts_with("annotation"));
     }
 }

@@ -81,6 +81,7 @@ fn an_end_in_another_list_is_an_error_that_names_the_place() {
     for rule in [
         "a.test for 10m",
         "a.test until 18:00",
+        "a.test for 10 minutes",
         "a.test FOR 10m",
         "@github for 10m",
         "git:push a.test/o/r for 10m",

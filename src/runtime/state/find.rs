@@ -8,7 +8,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
-use crate::text::few;
+use crate::text::{DidYouMean, escape, few, nearest};
 
 /// The shortest beginning of an id that names a container: what engines show. A shorter one could easily be another
 /// container's name.
@@ -53,29 +53,46 @@ fn choose(text: &str, among: &[Candidate<'_>]) -> Result<usize, RuntimeError> {
             }
         }
     }
-    Err(unknown(text, among.iter().map(|one| one.id)))
+    let named = among.iter().filter_map(|one| name(one.name.as_ref()?));
+    Err(unknown(text, among.iter().map(|one| one.id), named))
+}
+
+/// The text that names a container of this identity, if it has a name.
+fn name(identity: &ContainerIdentity) -> Option<String> {
+    identity.pod.as_ref().or(identity.name.as_ref())?;
+    Some(identity.short())
 }
 
 /// Why a container that an engine lists may be none of ours.
 const NOT_OURS: &str =
     "only root sees engines' containers, and one without --runtime=agentbox has no walls";
 
-/// The error for a text that names no container. With the ids that begin so, if it is too short to choose by.
-fn unknown<'a>(text: &str, ids: impl Iterator<Item = &'a str>) -> RuntimeError {
+/// The error for a text that names no container. With the ids that begin so, if it is too short to choose by; else with
+/// the nearest name. Nobody knows the id of an engine by heart.
+fn unknown<'a>(
+    text: &str,
+    ids: impl Iterator<Item = &'a str>,
+    names: impl Iterator<Item = String>,
+) -> RuntimeError {
+    let all: Vec<&str> = ids.collect();
+    let names: Vec<String> = names.collect();
+    let chosen = all.iter().copied().filter(|id| !is_of_engine(id));
+    let meant = nearest(text, names.iter().map(String::as_str).chain(chosen)).map(escape);
     let is_beginning = |id: &&str| text.len() < SHOWN && !text.is_empty() && id.starts_with(text);
     // People choose the other ids, which may have the same beginning for longer.
     let short = |id: &'a str| match is_of_engine(id) {
         true => &id[..SHOWN],
         false => id,
     };
-    let ids: BTreeSet<&str> = ids.filter(is_beginning).map(short).collect();
+    let ids: BTreeSet<&str> = (all.iter().copied().filter(is_beginning).map(short)).collect();
     let is_whole = is_of_engine(text);
     let text: String = text.chars().take(80).collect();
-    RuntimeError::Unknown(match ids.is_empty() {
+    RuntimeError::Unknown(match (ids.is_empty(), meant) {
         // Engines ask by whole ids.
-        true if is_whole => text,
-        true => format!("{text}; {NOT_OURS}"),
-        false => format!(
+        (true, _) if is_whole => text,
+        (true, Some(meant)) => format!("{text}{}", DidYouMean(Some(&meant))),
+        (true, None) => format!("{text}; {NOT_OURS}"),
+        (false, _) => format!(
             "{text}; give {SHOWN} characters or the name: {}",
             few(ids, 80)
         ),
@@ -90,7 +107,8 @@ pub fn unknown_run<'a>(text: &str, runs: impl Iterator<Item = &'a str>) -> Runti
     };
     let runs: Vec<&str> = runs.collect();
     let there = records.iter().map(|record| record.id.as_str());
-    unknown(text, there.chain(runs))
+    let names = records.iter().map(identity::of);
+    unknown(text, there.chain(runs), names.filter_map(|of| name(&of)))
 }
 
 /// Other containers that answer to this id as their name, or as their short id.
@@ -303,6 +321,21 @@ mod tests {
         assert_eq!(said(&whole), format!("container does not exist: {whole}"));
         // Callers go on with deleted containers, and engines read the first words.
         assert!(matches!(error("4b139df2"), RuntimeError::Unknown(_)));
+    }
+
+    /// `explain agnt` said that it does not exist, beside a container agent.
+    #[test]
+    fn an_unknown_name_has_the_nearest_name_and_never_the_nearest_id_of_an_engine() {
+        let all = among(&[(LONG, Some("agent")), ("nightly", None), ("b", Some("x/y"))]);
+        let said = |text| choose(text, &all).unwrap_err().to_string();
+        assert_eq!(
+            said("agnt"),
+            "container does not exist: agnt; did you mean agent?"
+        );
+        assert!(said("nigthly").ends_with("did you mean nightly?"));
+        assert!(said("something").ends_with(NOT_OURS), "the control");
+        let other = LONG.replace("4b13", "4b14");
+        assert_eq!(said(&other), format!("container does not exist: {other}"));
     }
 
     #[test]
