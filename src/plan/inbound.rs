@@ -1,11 +1,10 @@
 //! PURE. Ports that lead into a container: at `create`, and opened later.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use super::error::PlanError;
-use super::namespace::{NamespaceType, PlannedNamespace};
-use super::namespaces::HOST_NETWORK;
+use super::namespace::PlannedNamespace;
+use super::namespaces::has_hosts_network;
 use super::network::{DNS_PORT, NetworkPlan};
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{Field, NetworkMode, PolicyName, Tool};
@@ -29,6 +28,19 @@ impl NetworkPlan {
             .then(|| format!("agentbox update {id} --inbound-add {port}"))
     }
 
+    /// The first port that is the engine's number outside for another port, and that port, which leads nowhere yet.
+    fn meant(&self, ports: &BTreeSet<u16>) -> Option<(u16, u16)> {
+        let published = |asked: &u16| {
+            let mut nowhere = self.leads_nowhere.iter();
+            let is_inside = self.leads_nowhere.contains_key(asked) || self.inbound.contains(asked);
+            let of = nowhere.find(|(inside, outside)| {
+                !is_inside && outside.contains(asked) && !ports.contains(inside)
+            });
+            of.map(|(inside, _)| (*asked, *inside))
+        };
+        ports.iter().find_map(published)
+    }
+
     /// The network of a running container with these inbound ports too, if they can be opened there. `namespaces` are
     /// the container's.
     pub fn opening(
@@ -47,6 +59,10 @@ impl NetworkPlan {
             "under network.mode=local its sidecar was started without the right to connect, since no published port was known \
              (only Docker's are, and those of podman 5 as root): name the port when the container is made"
                 .to_owned()
+        } else if let Some((asked, port)) = self.meant(ports) {
+            format!(
+                "the engine publishes port {port} of the container as {asked}: --inbound-add {port} (or {port},{asked} for both)"
+            )
         } else if let Some(port) = ports.iter().find(|port| self.connect.contains_key(port)) {
             format!("port {port} inside leads out to a service (network.connect)")
         } else if ports.contains(&self.proxy_port) {
@@ -64,12 +80,6 @@ impl NetworkPlan {
             why,
         })
     }
-}
-
-/// Whether the engine's network is the host's, as for `wrap`.
-fn has_hosts_network(namespaces: &[PlannedNamespace]) -> bool {
-    let mut namespaces = namespaces.iter();
-    namespaces.any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
 }
 
 /// Refuses ports that would not lead to the container's own programs, or that could be reached from outside the

@@ -156,7 +156,8 @@ pub fn plan(
     let policy = &governing.policy;
     let set_id = owners(policy, spec, facts, &mut filesystem, &mut warnings)?;
     let capability_limit = privileges::limit(privileges, set_id.switch);
-    let not_given = asked.not_given(&capability_limit, &devices, &filesystem);
+    let mut not_given = asked.not_given(&capability_limit, &devices, &filesystem);
+    not_given.extend(namespaces::network_not_given(resolved.tool, &namespaces));
     let bounds = bounds(&governing, host, bundle.wrapped.by, &mut warnings)?;
     let sysctl = namespaces::net_sysctl(linux, &mut warnings);
     let own_names = own_names(spec.hostname().as_deref());

@@ -10,8 +10,9 @@ use super::facts::BundleFacts;
 use super::join::NetworkJoin;
 use super::namespace::{NamespaceType, PlannedNamespace};
 use super::neighbour::Neighbour;
+use super::reason::OmittedItem;
 use super::warning::Warning;
-use crate::policy::{NamespaceKind, ResolvedPolicy, exceeds};
+use crate::policy::{NamespaceKind, ResolvedPolicy, Tool, exceeds};
 
 /// The namespaces that libcontainer makes or joins.
 ///
@@ -148,7 +149,18 @@ fn is_host_network(given: &[LinuxNamespace], bundle: &BundleFacts) -> bool {
 }
 
 /// The host's network namespace: the runtime's own.
-pub(super) const HOST_NETWORK: &str = "/proc/self/ns/net";
+const HOST_NETWORK: &str = "/proc/self/ns/net";
+
+/// Whether the engine's network is the host's, as for `wrap`.
+pub(super) fn has_hosts_network(planned: &[PlannedNamespace]) -> bool {
+    let mut planned = planned.iter();
+    planned.any(|n| n.is_at(NamespaceType::Network, Path::new(HOST_NETWORK)))
+}
+
+/// The host's network, which an engine's caller requested and no container gets. `wrap` always has it outside.
+pub(super) fn network_not_given(tool: Tool, planned: &[PlannedNamespace]) -> Option<OmittedItem> {
+    (tool != Tool::Wrap && has_hosts_network(planned)).then_some(OmittedItem::HostNetwork)
+}
 
 /// The engine's network namespace; for the host's, the runtime's own.
 fn network(given: &[LinuxNamespace]) -> PlannedNamespace {

@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use super::decided::Plan;
+use super::reason::OmittedItem;
 use super::{join, text};
-use crate::policy::Tool;
+use crate::policy::{Field, Tool};
 use crate::text::{bounded, escape};
 
 /// The most requests that it names.
@@ -28,7 +29,13 @@ impl Plan {
         all.extend(
             items
                 .filter(|i| !i.is_of_every_engine())
-                .map(|item| escape(&item.words(MOST_NAMES))),
+                .map(|item| match item {
+                    OmittedItem::HostNetwork => {
+                        let adds = tool.adds(Field::NetworkAllow, &["HOST"]);
+                        format!("the host's network ({adds} opens a host)")
+                    }
+                    item => escape(&item.words(MOST_NAMES)),
+                }),
         );
         all.extend(self.network.leads_nowhere.keys().map(|port| {
             let sets = self.network.lets_in(*port, tool);
@@ -102,6 +109,21 @@ mod tests {
         }];
         assert_eq!(plan.not_granted(Tool::Engine), Vec::<String>::new());
         assert_eq!(plan.notice("a", Tool::Engine), None);
+    }
+
+    /// The program was told of a local network, and its caller nothing.
+    #[test]
+    fn the_hosts_network_is_named_with_the_option_that_opens_a_host() {
+        let mut plan = sample();
+        plan.report.notice = true;
+        plan.not_given = vec![OmittedItem::HostNetwork];
+        let line = plan.notice("a", Tool::Annotating).unwrap();
+        assert!(
+            line.contains(
+                "not granted: the host's network (--annotation dev.agentbox.network.allow=+,HOST opens a host)"
+            ),
+            "{line}"
+        );
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub enum OmittedItem {
         /// The options.
         options: Vec<String>,
     },
+    /// The host's network, as of `docker run --network host`.
+    HostNetwork,
     /// A file that a report-only policy masks.
     HiddenFile {
         /// Its path in the container.
@@ -170,6 +172,9 @@ impl OmittedItem {
                     (false, others) => format!("{at} lacks the options {others}"),
                 }
             }
+            Self::HostNetwork => {
+                "the host's network: it has its own, in which network.allow opens hosts".to_owned()
+            }
             Self::HiddenFile { path } => format!("the file {}", text::of(path)),
             Self::InWords(words) => words.clone(),
         }
@@ -209,6 +214,7 @@ mod tests {
             },
             OmittedItem::Devices { count: 3 },
             OmittedItem::EveryDevice,
+            OmittedItem::HostNetwork,
             OmittedItem::MountOptions {
                 destination: "/data".into(),
                 options: vec!["rw".to_owned()],

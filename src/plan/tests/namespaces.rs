@@ -67,6 +67,9 @@ fn missing_and_harmless_namespaces_are_added() {
             .namespaces
             .contains(&"network=/proc/self/ns/net".parse().unwrap())
     );
+    // `docker run --network host` is told so.
+    assert_eq!(host_network.not_given, [OmittedItem::HostNetwork]);
+    assert_eq!(under("standard").plan().not_given, []);
     let engines = [json!({"type": "network", "path": "/run/netns/x"})];
     let mut list = without("network");
     list.as_array_mut().unwrap().extend(engines);
@@ -76,6 +79,7 @@ fn missing_and_harmless_namespaces_are_added() {
             .namespaces
             .contains(&"network=/run/netns/x".parse().unwrap())
     );
+    assert_eq!(engines.not_given, []);
 }
 
 /// A container with its own namespaces, under a policy.

@@ -152,6 +152,21 @@ fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
     assert_eq!(next.inbound, [8080, 8081].into());
     assert_eq!(next.leads_nowhere, [(9090, [].into())].into());
     assert_eq!(next.proxy_port, local.network.proxy_port);
+    // `-p 80:8080`: the number outside is no port inside.
+    let error = open(&local, &[80]).unwrap_err().to_string();
+    assert!(
+        error
+            .contains("port 8080 of the container as 80: --inbound-add 8080 (or 8080,80 for both)"),
+        "{error}"
+    );
+    for ports in [&[80, 8080][..], &[9090], &[8081]] {
+        assert!(open(&local, ports).is_ok(), "{ports:?}");
+    }
+    let opened = Plan {
+        network: next,
+        ..local.clone()
+    };
+    assert!(open(&opened, &[80]).is_ok(), "8080 is open");
     let many: Vec<u16> = (1000..1065).collect();
     for (ports, why) in [
         (

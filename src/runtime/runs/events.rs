@@ -198,6 +198,10 @@ fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String>) {
             "the engine always requests them, and the policy does not grant them: no attempt to use one was made",
             None,
         ),
+        OmittedItem::HostNetwork => (
+            "the caller requested it, and no container gets it",
+            Some(tool.adds(Field::NetworkAllow, &["HOST"])),
+        ),
         OmittedItem::Setting { .. }
         | OmittedItem::Capabilities { .. }
         | OmittedItem::Devices { .. }
@@ -216,6 +220,7 @@ fn wall_of(item: &OmittedItem) -> WallName {
         OmittedItem::MountOptions { .. }
         | OmittedItem::EngineMountOptions { .. }
         | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
+        OmittedItem::HostNetwork => WallName::Network,
         OmittedItem::Setting { .. }
         | OmittedItem::Capabilities { .. }
         | OmittedItem::EngineCapabilities { .. }
