@@ -13,7 +13,7 @@ use super::wrap_options::{Layer, PolicyPath};
 use super::{
     Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NodeConfig,
     NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, ResolvedPolicy,
-    Selection, Sources, Tool, WORKSPACE_KEY, builtin, narrow,
+    SecretName, Selection, Sources, Tool, WORKSPACE_KEY, builtin, narrow,
 };
 use crate::rules::NetworkLimit;
 
@@ -214,8 +214,8 @@ impl Resolver<'_> {
     /// The node's secrets. An error if one names a policy that does not exist: it would silently apply to no container.
     fn secrets(&self) -> Result<std::slice::Iter<'_, NodeSecret>, PolicyError> {
         let secrets = &self.sources.node.secret;
-        for policy in secrets.iter().flat_map(|secret| &secret.policies) {
-            self.library.find(policy, &Origin::Node)?;
+        for secret in secrets {
+            self.check_entry("secret", &secret.name, &secret.policies)?;
         }
         Ok(secrets.iter())
     }
@@ -223,10 +223,38 @@ impl Resolver<'_> {
     /// The node's honeytokens. An error as for secrets.
     fn honey(&self) -> Result<std::slice::Iter<'_, HoneyValue>, PolicyError> {
         let honey = &self.sources.node.honey;
-        for policy in honey.iter().flat_map(|value| &value.policies) {
-            self.library.find(policy, &Origin::Node)?;
+        for value in honey {
+            self.check_entry("honey", &value.name, &value.policies)?;
         }
         Ok(honey.iter())
+    }
+
+    /// Checks the policies of an entry of the node's file, which names itself in the error.
+    fn check_entry(
+        &self,
+        table: &'static str,
+        entry: &SecretName,
+        policies: &BTreeSet<PolicyName>,
+    ) -> Result<(), PolicyError> {
+        let found = |name| self.library.find(name, &Origin::Node).map(drop);
+        policies
+            .iter()
+            .try_for_each(found)
+            .map_err(|error| match error {
+                PolicyError::NoSuchPolicy {
+                    name,
+                    suggestion,
+                    known,
+                    ..
+                } => PolicyError::NodeEntryPolicy {
+                    table,
+                    entry: entry.clone(),
+                    policy: name,
+                    suggestion,
+                    known,
+                },
+                error => error,
+            })
     }
 
     /// The policy of the user's file, with the ceilings' denials and within their limits.

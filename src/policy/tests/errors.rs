@@ -18,6 +18,7 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::RuleNotAllowed { .. } => "RuleNotAllowed",
         PolicyError::Flag { .. } => "Flag",
         PolicyError::NoSuchPolicy { .. } => "NoSuchPolicy",
+        PolicyError::NodeEntryPolicy { .. } => "NodeEntryPolicy",
         PolicyError::FileName { .. } => "FileName",
         PolicyError::FileTooLong { .. } => "FileTooLong",
         PolicyError::File { .. } => "File",
@@ -40,7 +41,7 @@ fn variant(error: &PolicyError) -> &'static str {
 }
 
 /// All but `FileName`, which comes from [`misnamed_policy`] and concerns no container.
-const VARIANTS: usize = 29;
+const VARIANTS: usize = 30;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -201,6 +202,22 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
             case().node("ceiling = \"gone\""),
             "NoSuchPolicy",
             "the node's file: there is no policy gone; known: strict, standard, ci, permissive",
+        ),
+        (
+            case().node(
+                "[[secret]]\nname = \"key\"\nfile = \"/k\"\npolicies = [\"agent\"]\n\
+                 requests = [\"GET https://a.test/\"]\nheader = \"x-api-key: {}\"",
+            ),
+            "NodeEntryPolicy",
+            "the node's file: [[secret]] key: policies: there is no policy agent; write agent.toml into the node's policy \
+             directory (/etc/agentbox/policies), or name one of strict, standard, ci, permissive",
+        ),
+        (
+            case().node(
+                "[[honey]]\nname = \"bait\"\nvalue = \"AKIAIOSFODNN7EXAMPLE\"\npolicies = [\"standrd\"]",
+            ),
+            "NodeEntryPolicy",
+            "the node's file: [[honey]] bait: policies: there is no policy standrd; did you mean standard?; write standrd.toml into the node's policy directory (/etc/agentbox/policies), or name one of strict, standard, ci, permissive",
         ),
         (
             case().file("ours", "base = \"gone\"").flag("ours"),
