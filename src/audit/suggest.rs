@@ -455,7 +455,7 @@ mod tests {
         for (engine, typed) in [
             (
                 "docker",
-                "as an option of docker run or podman run: --annotation dev.agentbox.network.allow=+,a.test\n",
+                "as an option of docker run (before Docker 26: a runtime with --policy) or podman run: --annotation dev.agentbox.network.allow=+,a.test\n",
             ),
             (
                 "cri-o",

@@ -78,7 +78,9 @@ impl Tool {
     pub fn with_policy(self, name: &str) -> String {
         match self {
             Self::Engine => format!("the annotation {POLICY_KEY}={name}"),
-            Self::Annotating => format!("--annotation {POLICY_KEY}={name}"),
+            Self::Annotating => format!(
+                "--annotation {POLICY_KEY}={name} (before Docker 26: a runtime with --policy {name})"
+            ),
             Self::Pod => format!("the pod's annotation {POLICY_KEY}: {name:?}"),
             Self::Wrap => format!("agentbox wrap --policy {name} -- COMMAND"),
         }
@@ -137,7 +139,10 @@ impl Tool {
         match self {
             Self::Engine => "an annotation",
             Self::Pod => "an annotation of the pod (metadata.annotations)",
-            Self::Annotating => "an option of docker run or podman run",
+            // `--annotation` is unknown to older ones.
+            Self::Annotating => {
+                "an option of docker run (before Docker 26: a runtime with --policy) or podman run"
+            }
             Self::Wrap => "an option",
         }
     }
@@ -374,12 +379,12 @@ mod tests {
             (
                 Some("docker"),
                 &option,
-                "an option of docker run or podman run",
+                "an option of docker run (before Docker 26: a runtime with --policy) or podman run",
             ),
             (
                 Some("podman"),
                 &option,
-                "an option of docker run or podman run",
+                "an option of docker run (before Docker 26: a runtime with --policy) or podman run",
             ),
             (
                 Some("containerd k8s.io"),
