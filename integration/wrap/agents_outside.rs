@@ -266,6 +266,27 @@ fn f38_an_agents_directory_that_a_variable_names_is_no_others() {
     assert_eq!(finished.ok(), "{}");
 }
 
+/// The error spoke of a link of the home and of an option that nobody had typed.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_refused_place_that_holds_an_agents_directory_is_refused_by_its_option() {
+    let _docker = Docker::connect();
+    let person = person();
+    let above = std::path::Path::new(&person.home).parent().unwrap();
+    for place in ["/", above.to_str().unwrap(), person.home.as_str()] {
+        for option in ["--write", "--read"] {
+            let said = person
+                .agentbox(&["wrap", option, place, "--", "true"])
+                .failed();
+            let named = format!("{option} \"{place}\": ");
+            assert!(
+                said.contains(&named) && !said.contains("is hidden"),
+                "{said}"
+            );
+        }
+    }
+}
+
 /// The variable that puts an agent's directory elsewhere is none of this shell's, of sudo's or of an editor's.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -147,7 +147,7 @@ impl Layout {
         let why = match never.refuses(&real) {
             Some(_) if option == "--read" && never.is_configuration(&real) => not_public(&real),
             Some(why) => Some(why.to_owned()),
-            None if is_home(&real) || never.is_common(&real) => {
+            None if is_never_named(&real) => {
                 Some("name a directory in it, not all of it".to_owned())
             }
             None if self.workspace.starts_with(&real) && real != self.workspace => {
@@ -165,6 +165,12 @@ impl Layout {
         }
         Ok(real)
     }
+}
+
+/// Whether neither `--write` nor `--read` of all of it is ever taken, but for public files of /etc.
+pub(super) fn is_never_named(real: &Path) -> bool {
+    let never = NeverList::builtin();
+    never.refuses(real).is_some() || is_home(real) || never.is_common(real)
 }
 
 /// The mounts of the node as this process sees them.

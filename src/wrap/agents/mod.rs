@@ -32,6 +32,7 @@ use self::list::AgentData;
 use self::outside::HiddenDir;
 use super::command::CommandFiles;
 use super::layout::Layout;
+use super::named::is_never_named;
 use super::request::WrapRequest;
 use super::variables::Variables;
 use super::{WrapRefusal, confined, environment};
@@ -82,7 +83,7 @@ impl WrapRequest {
                 self.add_agent(name, origin, program)?;
             }
         }
-        let hidden = person.looking(|| outside::within(&person, &self.written()))?;
+        let hidden = person.looking(|| outside::within(&person, &self.written_if_taken()))?;
         for HiddenDir { path, by, held } in hidden {
             let read = held
                 .iter()
@@ -134,6 +135,19 @@ impl WrapRequest {
             .flat_map(|path| [Some(path.clone()), path.canonicalize().ok()])
             .flatten()
             .collect()
+    }
+
+    /// The same without places whose option is refused later: that error names the option, and no run hides a part of them.
+    fn written_if_taken(&self) -> Vec<PathBuf> {
+        let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let refused: Vec<PathBuf> = self.write.iter().map(real).collect();
+        let is_refused = |path: &PathBuf| {
+            let real = real(path);
+            refused.contains(&real) && is_never_named(&real)
+        };
+        let mut all = self.written();
+        all.retain(|path| !is_refused(path));
+        all
     }
 
     fn add_agent(
