@@ -450,6 +450,46 @@ fn wrap_without_root_reaches_what_is_listed_and_nothing_else() {
     );
 }
 
+/// A shell begins in a home, where `explain --syscalls` said that it is no project.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn explain_of_walls_needs_no_project_and_of_a_directory_does() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let program = program();
+    let left = || person.does("ls -d /tmp/agentbox-explain-* || true");
+    let explained = |directory: &str, options: &[&str], sudo: bool| {
+        let words = [&["explain"], options].concat();
+        let mut call = match sudo {
+            true => person.sudo(&words),
+            false => person.alone(&[&[program.as_str()], &words[..]].concat()),
+        };
+        run_for(Duration::from_secs(60), call.current_dir(directory))
+    };
+    for directory in ["/", "/srv", "/tmp", person.home.as_str()] {
+        for sudo in [false, true] {
+            for options in [
+                &["--syscalls", "--policy", "strict"][..],
+                &["--policy", "permissive"],
+                &["--walls", "landlock"],
+            ] {
+                let finished = explained(directory, options, sudo);
+                let said = &finished.stderr;
+                let word = "explained for an empty directory: ";
+                assert_eq!(said.matches(word).count(), 1, "{directory}: {finished}");
+                let shown = finished.ok();
+                assert!(shown.starts_with("wrap in an empty directory"), "{shown}");
+            }
+            let said = explained(directory, &[], sudo).failed();
+            assert!(!said.contains("empty directory"), "{said}");
+        }
+    }
+    let here = explained(&person.project, &["--policy", "strict"], false);
+    assert_eq!(here.stderr, "", "the control");
+    assert!(here.ok().starts_with("wrap in this directory"));
+    assert_eq!(left(), "");
+}
+
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {

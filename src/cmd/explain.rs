@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
-use crate::cmd::{explain_syscalls, out};
+use crate::cli::{Explain, GlobalOptions};
+use crate::cmd::{explain_syscalls, explain_wrap, out};
 use crate::plan::time::TimeLeft;
 use crate::plan::wrap_plan::WrapPlan;
 use crate::policy::Tool;
@@ -17,15 +17,13 @@ use crate::runtime::clock;
 use crate::runtime::create::{self, WrapParts};
 use crate::runtime::filter;
 use crate::runtime::runs::{FILTER, read};
-use crate::runtime::seal::{self, ListenFds};
 use crate::runtime::state::decision::SavedDecision;
 use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
-use crate::runtime::unprivileged;
 use crate::seccomp::FilterProgram;
-use crate::wrap::{self, WrapExplanation, WrapRequest};
+use crate::wrap::WrapExplanation;
 
 /// Shows the walls of a container, a bundle or `wrap`.
 pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
@@ -44,21 +42,8 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
             )
         }
         (None, None) => {
-            let wrapped = Wrap {
-                policy: args.policy.clone(),
-                walls: args.walls,
-                command: vec!["true".to_owned()],
-                ..Wrap::default()
-            };
-            let wanted = WrapRequest::of(&wrapped)?;
-            if wanted.walls == Walls::Namespaces {
-                // The walls depend on the namespace: enter it, as `wrap` does.
-                unprivileged::settle();
-                unprivileged::enter(global)?;
-                seal::ensure(ListenFds::Forget)?;
-            }
-            let explained = wrap::decide(global, &wanted)?;
-            with_program("wrap in this directory".to_owned(), Tool::Wrap, explained)
+            let (name, explained) = explain_wrap::decide(global, args)?;
+            with_program(name, Tool::Wrap, explained)
         }
         (None, Some(id)) => {
             let KnownContainer {

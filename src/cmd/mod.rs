@@ -11,6 +11,7 @@ mod exec;
 mod exit;
 mod explain;
 mod explain_syscalls;
+mod explain_wrap;
 mod extend;
 mod features;
 mod install;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::cli::OWN_FAILURE;
+use crate::plan::PlanError;
 use crate::runtime::{FailureKind, RuntimeError};
 
 /// Why `wrap` refuses a command.
@@ -269,6 +270,31 @@ pub fn status_of(error: &anyhow::Error) -> i32 {
         Some(FailureKind::Program) => 126,
         Some(FailureKind::Hook | FailureKind::Step) | None => OWN_FAILURE.into(),
     }
+}
+
+/// Whether an error says that the directory is none which a run may have as its workspace.
+pub fn is_of_workspace(error: &anyhow::Error) -> bool {
+    let is_refused = |refusal: &WrapRefusal| {
+        matches!(
+            refusal,
+            WrapRefusal::SystemDirectory(_)
+                | WrapRefusal::Home(_)
+                | WrapRefusal::NoText(_)
+                | WrapRefusal::NotYours(..)
+                | WrapRefusal::HoldsRecords { .. }
+                | WrapRefusal::HoldsTemporary(_)
+                | WrapRefusal::HoldsAgents(_)
+                | WrapRefusal::HoldsPrograms { .. }
+        )
+    };
+    error.chain().any(|cause| {
+        let planned = match cause.downcast_ref() {
+            Some(RuntimeError::Plan(error)) => Some(error),
+            _ => cause.downcast_ref(),
+        };
+        cause.downcast_ref().is_some_and(is_refused)
+            || matches!(planned, Some(PlanError::WorkspaceRefused { .. }))
+    })
 }
 
 /// A command, its program if that has another path, and where its links lead if there are any.

@@ -43,7 +43,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-pub use self::error::{WrapRefusal, status_of};
+pub use self::error::{WrapRefusal, is_of_workspace, status_of};
 pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use self::request::WrapRequest;
 use crate::audit;
