@@ -381,7 +381,7 @@ fn shown(tool: Tool) -> String {
 /// How a run gets rid of a limit: its user cannot leave out what the node has set.
 fn without(field: Field, origin: &Origin) -> String {
     match origin {
-        Origin::Node | Origin::File(_) | Origin::Ceiling(_) => {
+        Origin::Node | Origin::NodeEntry(_) | Origin::File(_) | Origin::Ceiling(_) => {
             format!("ask root for a policy and a ceiling with {field} = \"unlimited\"")
         }
         Origin::Annotation(_)

@@ -270,6 +270,7 @@ fn written_down(resolved: &ResolvedPolicy, field: Field) -> Option<Origin> {
         | Origin::Setting(_)
         | Origin::OwnFile(_)
         | Origin::Node
+        | Origin::NodeEntry(_)
         | Origin::File(_)
         | Origin::Ceiling(_)
         | Origin::Update => Some(origin.clone()),

@@ -1,15 +1,29 @@
 //! Checks across values: the node's permissions, the ceilings.
 
+use std::collections::BTreeSet;
+
 use super::fields::Origins;
 use super::file::LoadedPolicy;
 use super::remedy::{Remedy, root_within};
 use super::resolve::{CeilingPolicy, Resolver};
 use super::{
     Capability, ExceededField, Field, GuestPath, OnUnknown, Origin, OverLimit, Policy, PolicyError,
-    PolicyName, Switch, Tool, capability, exceeds, network,
+    PolicyName, SecretName, Switch, Tool, capability, exceeds, network,
 };
 
 impl Resolver<'_> {
+    /// Checks that the policies of an entry of the node's file exist.
+    pub fn check_entry(
+        &self,
+        table: &str,
+        name: &SecretName,
+        policies: &BTreeSet<PolicyName>,
+    ) -> Result<(), PolicyError> {
+        let by = Origin::NodeEntry(format!("[[{table}]] {name}"));
+        let mut policies = policies.iter();
+        policies.try_for_each(|policy| self.library.find(policy, &by).map(drop))
+    }
+
     /// Checks names against the node's permissions.
     pub fn check_names(&self, policy: &Policy, origins: &Origins) -> Result<(), PolicyError> {
         let origin = |field| origins.get(&field).cloned().unwrap_or(Origin::Default);

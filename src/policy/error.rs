@@ -11,7 +11,6 @@ use super::policy_text::PolicyText;
 use super::remedy::{self, Remedy, RootOfDefault};
 use super::{
     AnnotationLeave, Capability, Ceiling, ExceededField, Field, Origin, PolicyName, RootAccess,
-    SecretName,
 };
 use crate::kernel::SyscallName;
 use crate::rules::{EgressRule, PresetName};
@@ -156,25 +155,6 @@ pub enum PolicyError {
         name: PolicyName,
         /// Who names it.
         asked_by: Origin,
-        /// The nearest existing name.
-        suggestion: Option<PolicyName>,
-        /// All existing names.
-        known: String,
-    },
-
-    /// A secret or honeytoken of the node's file for a policy that does not exist.
-    #[error(
-        "the node's file: [[{table}]] {entry}: policies: there is no policy {policy}{}; write {policy}.toml into the node's \
-         policy directory (/etc/agentbox/policies), or name one of {known}",
-        DidYouMean(suggestion.as_ref().map(PolicyName::as_str))
-    )]
-    NodeEntryPolicy {
-        /// `secret` or `honey`.
-        table: &'static str,
-        /// Its name.
-        entry: SecretName,
-        /// The policy.
-        policy: PolicyName,
         /// The nearest existing name.
         suggestion: Option<PolicyName>,
         /// All existing names.

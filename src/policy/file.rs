@@ -186,12 +186,16 @@ impl<'a> Library<'a> {
             return Ok((PolicyText::Builtin(name.clone()), text));
         }
         let known = self.names();
+        let make = match asked_by {
+            Origin::NodeEntry(_) => format!("; or make {name}.toml in /etc/agentbox/policies"),
+            _ => String::new(),
+        };
         Err(PolicyError::NoSuchPolicy {
             name: name.clone(),
             asked_by: asked_by.clone(),
             suggestion: nearest(name.as_str(), known.iter().copied())
                 .and_then(|near| near.parse().ok()),
-            known: few(known, 90),
+            known: few(known, 90) + &make,
         })
     }
 }

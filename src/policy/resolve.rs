@@ -13,7 +13,7 @@ use super::wrap_options::{Layer, PolicyPath};
 use super::{
     Asker, AuditOutcome, Ceiling, Field, GuestPath, HoneyValue, Limits, Loosening, NodeConfig,
     NodeSecret, Origin, POLICY_KEY, Policy, PolicyChoice, PolicyError, PolicyName, ResolvedPolicy,
-    SecretName, Selection, Sources, Tool, WORKSPACE_KEY, builtin, narrow,
+    Selection, Sources, Tool, WORKSPACE_KEY, builtin, narrow,
 };
 use crate::rules::NetworkLimit;
 
@@ -227,34 +227,6 @@ impl Resolver<'_> {
             self.check_entry("honey", &value.name, &value.policies)?;
         }
         Ok(honey.iter())
-    }
-
-    /// Checks the policies of an entry of the node's file, which names itself in the error.
-    fn check_entry(
-        &self,
-        table: &'static str,
-        entry: &SecretName,
-        policies: &BTreeSet<PolicyName>,
-    ) -> Result<(), PolicyError> {
-        let found = |name| self.library.find(name, &Origin::Node).map(drop);
-        policies
-            .iter()
-            .try_for_each(found)
-            .map_err(|error| match error {
-                PolicyError::NoSuchPolicy {
-                    name,
-                    suggestion,
-                    known,
-                    ..
-                } => PolicyError::NodeEntryPolicy {
-                    table,
-                    entry: entry.clone(),
-                    policy: name,
-                    suggestion,
-                    known,
-                },
-                error => error,
-            })
     }
 
     /// The policy of the user's file, with the ceilings' denials and within their limits.

@@ -181,6 +181,8 @@ pub enum Origin {
     OwnFile(String),
     /// The node's file.
     Node,
+    /// An entry of the node's file: `[[secret]] NAME`.
+    NodeEntry(String),
     /// The default.
     Default,
     /// A built-in policy.
@@ -212,6 +214,7 @@ impl fmt::Display for Origin {
             Self::Setting(setting) => write!(f, "setting {setting}"),
             Self::OwnFile(path) => write!(f, "policy file {path}"),
             Self::Node => f.write_str("the node's file"),
+            Self::NodeEntry(entry) => write!(f, "the node's file: policies of {entry}"),
             Self::Default => f.write_str("the default"),
             Self::Builtin(name) => write!(f, "built-in policy {name}"),
             Self::File(name) => write!(f, "policy file {name}.toml"),

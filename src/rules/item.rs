@@ -109,7 +109,7 @@ impl FromStr for EgressRule {
             true => text.parse().map(Self::Request),
             false => text.parse().map(Self::Connection),
         }
-        .map_err(|error| near_miss::error(text, &is_for_host).unwrap_or(error))
+        .map_err(|error| near_miss::error(text, &is_for_host, &is_for_requests).unwrap_or(error))
     }
 }
 
@@ -117,6 +117,10 @@ impl FromStr for EgressRule {
 fn is_for_host(text: &str) -> bool {
     let rule = text.parse::<NetworkRule>();
     rule.is_ok_and(|rule| rule.target != RuleTarget::Any)
+}
+
+fn is_for_requests(text: &str) -> bool {
+    text.parse::<RequestRule>().is_ok()
 }
 
 string_form!(EgressRule);
@@ -164,7 +168,7 @@ impl FromStr for RuleItem {
     fn from_str(text: &str) -> Result<Self, ValueError> {
         match text.strip_prefix('@') {
             _ if Self::has_end(text) => Err(ValueError::grammar(text, WITHOUT_END)),
-            Some(name) => match near_miss::error(text, &is_for_host) {
+            Some(name) => match near_miss::error(text, &is_for_host, &is_for_requests) {
                 Some(error) => Err(error),
                 None => name.parse().map(Self::Preset),
             },

@@ -4,21 +4,25 @@
 
 use std::net::IpAddr;
 
-use super::request::RequestRule;
 use crate::text::{ValueError, few};
 
 /// Ports that people call by their names.
 const PORTS: [(&str, &str); 3] = [("https", ""), ("http", ":80"), ("ssh", ":22")];
 
-/// The error of a text that is nearly a rule; `None` for another text. `is_rule` says whether a text is a rule for one host.
-pub fn error(text: &str, is_rule: &dyn Fn(&str) -> bool) -> Option<ValueError> {
+/// The error of a text that is nearly a rule; `None` for another text. `is_rule` says whether a text is a rule for one host,
+/// `is_request` whether it is one for requests.
+pub fn error(
+    text: &str,
+    is_rule: &dyn Fn(&str) -> bool,
+    is_request: &dyn Fn(&str) -> bool,
+) -> Option<ValueError> {
     let is_one = |rule: &String| is_rule(rule);
     let near = |allowed: &str, suggestion: String| ValueError {
         suggestion: Some(suggestion),
         ..ValueError::grammar(text, allowed)
     };
     let words: Vec<&str> = text.split_whitespace().collect();
-    if let Some(rule) = request_rule(text, &words) {
+    if let Some(rule) = request_rule(text, &words).filter(|rule| is_request(rule)) {
         return Some(near(
             "a rule for requests, whose methods are in capitals with commas alone between them",
             rule,
@@ -75,8 +79,7 @@ fn request_rule(text: &str, words: &[&str]) -> Option<String> {
         .iter()
         .all(|word| METHODS.contains(&word.as_str()) || text.contains(word.as_str()));
     let rule = format!("{} {address}", methods.join(","));
-    let is_rule = known && rule != text && rule.parse::<RequestRule>().is_ok();
-    is_rule.then_some(rule)
+    (known && rule != text).then_some(rule)
 }
 
 /// The host of a pasted address, as a rule. Of texts without a scheme, only one with a path is an address.

@@ -18,7 +18,6 @@ fn variant(error: &PolicyError) -> &'static str {
         PolicyError::RuleNotAllowed { .. } => "RuleNotAllowed",
         PolicyError::Flag { .. } => "Flag",
         PolicyError::NoSuchPolicy { .. } => "NoSuchPolicy",
-        PolicyError::NodeEntryPolicy { .. } => "NodeEntryPolicy",
         PolicyError::FileName { .. } => "FileName",
         PolicyError::FileTooLong { .. } => "FileTooLong",
         PolicyError::File { .. } => "File",
@@ -41,7 +40,7 @@ fn variant(error: &PolicyError) -> &'static str {
 }
 
 /// All but `FileName`, which comes from [`misnamed_policy`] and concerns no container.
-const VARIANTS: usize = 30;
+const VARIANTS: usize = 29;
 
 fn table() -> Vec<(Case, &'static str, &'static str)> {
     let mut rows = about_annotations();
@@ -208,16 +207,17 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
                 "[[secret]]\nname = \"key\"\nfile = \"/k\"\npolicies = [\"agent\"]\n\
                  requests = [\"GET https://a.test/\"]\nheader = \"x-api-key: {}\"",
             ),
-            "NodeEntryPolicy",
-            "the node's file: [[secret]] key: policies: there is no policy agent; write agent.toml into the node's policy \
-             directory (/etc/agentbox/policies), or name one of strict, standard, ci, permissive",
+            "NoSuchPolicy",
+            "the node's file: policies of [[secret]] key: there is no policy agent; known: strict, standard, ci, permissive; or \
+             make agent.toml in /etc/agentbox/policies",
         ),
         (
             case().node(
                 "[[honey]]\nname = \"bait\"\nvalue = \"AKIAIOSFODNN7EXAMPLE\"\npolicies = [\"standrd\"]",
             ),
-            "NodeEntryPolicy",
-            "the node's file: [[honey]] bait: policies: there is no policy standrd; did you mean standard?; write standrd.toml into the node's policy directory (/etc/agentbox/policies), or name one of strict, standard, ci, permissive",
+            "NoSuchPolicy",
+            "the node's file: policies of [[honey]] bait: there is no policy standrd; did you mean standard?; known: strict, standard, \
+             ci, permissive; or make standrd.toml in /etc/agentbox/policies",
         ),
         (
             case().file("ours", "base = \"gone\"").flag("ours"),

@@ -11,11 +11,11 @@ use crate::audit::{
 };
 use crate::cgroup::oom;
 use crate::plan::text;
-use crate::plan::{AuditPlan, MountReason, OmittedItem};
-use crate::policy::{Field, Tool};
+use crate::plan::{AuditPlan, MountReason};
 use crate::rules::{ApprovalTerm, EgressRule, EgressRules, HostName};
 
 use super::node_log::life;
+use super::omitted::{not_given, wall_of};
 use super::{FILTER, ports};
 use crate::runtime::RuntimeError;
 use crate::runtime::network::counted;
@@ -167,67 +167,6 @@ fn audited(audit: &AuditPlan) -> Vec<Event> {
         )
     });
     refused.chain(mounts).chain(not_given).chain(less).collect()
-}
-
-/// Why an item is not granted, and the setting that would grant it. The container has not tried anything yet.
-fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String>) {
-    match item {
-        OmittedItem::MountOptions {
-            destination,
-            options,
-        } if options.iter().any(|option| option == "rw") => {
-            let place = text::of(destination);
-            // In a list a comma begins another path.
-            let fits = Some(&*place).filter(|place| !place.contains(','));
-            let typed = tool.adds(Field::FilesystemWrite, &[fits.unwrap_or("PATH")]);
-            (
-                "the caller requested it, and the policy gives less (filesystem.mounts, filesystem.write): writing there fails with \
-             \"Read-only file system\", without a line here",
-                Some(format!(
-                    "{typed} where the policy's annotations may loosen filesystem.write, as under `standard`; elsewhere that field in \
-                     a policy file of the node"
-                )),
-            )
-        }
-        OmittedItem::MountOptions { .. } => ("the caller requested it, and no mount gets it", None),
-        OmittedItem::EngineMountOptions { .. } => (
-            "the engine always requests it, and the policy does not grant it: no attempt to write was made",
-            None,
-        ),
-        OmittedItem::EngineCapabilities { .. } => (
-            "the engine always requests them, and the policy does not grant them: no attempt to use one was made",
-            None,
-        ),
-        OmittedItem::HostNetwork => (
-            "the caller requested it, and no container gets it",
-            Some(tool.adds(Field::NetworkAllow, &["HOST"])),
-        ),
-        OmittedItem::Setting { .. }
-        | OmittedItem::Capabilities { .. }
-        | OmittedItem::Devices { .. }
-        | OmittedItem::EveryDevice
-        | OmittedItem::HiddenFile { .. }
-        | OmittedItem::InWords(_) => (
-            "the caller requested it, and the policy does not grant it",
-            None,
-        ),
-    }
-}
-
-/// The wall that does not grant it.
-fn wall_of(item: &OmittedItem) -> WallName {
-    match item {
-        OmittedItem::MountOptions { .. }
-        | OmittedItem::EngineMountOptions { .. }
-        | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
-        OmittedItem::HostNetwork => WallName::Network,
-        OmittedItem::Setting { .. }
-        | OmittedItem::Capabilities { .. }
-        | OmittedItem::EngineCapabilities { .. }
-        | OmittedItem::Devices { .. }
-        | OmittedItem::EveryDevice
-        | OmittedItem::InWords(_) => WallName::Privileges,
-    }
 }
 
 /// An item that the engine requested, as the log shows it.
@@ -483,23 +422,5 @@ mod tests {
             };
             assert_eq!(lasting.as_deref(), word);
         }
-    }
-
-    /// A caller who asked for a writable mount learns that writes fail without a line, and the remedy.
-    #[test]
-    fn what_was_not_given_has_its_wall_and_a_hint_where_there_is_one() {
-        let writable = OmittedItem::MountOptions {
-            options: vec!["rw".to_owned()],
-            destination: "/data".into(),
-        };
-        let (why, hint) = not_given(&writable, Tool::Annotating);
-        assert!(why.contains("Read-only file system"), "{why}");
-        let typed = "--annotation dev.agentbox.filesystem.write=+,/data where";
-        assert!(hint.as_ref().unwrap().starts_with(typed), "{hint:?}");
-        assert_eq!(wall_of(&writable), WallName::Filesystem);
-        let words = OmittedItem::InWords("a thing".to_owned());
-        let (why, hint) = not_given(&words, Tool::Engine);
-        assert!(why.contains("the policy does not grant it") && hint.is_none());
-        assert_eq!(wall_of(&words), WallName::Privileges);
     }
 }

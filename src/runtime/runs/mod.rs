@@ -22,6 +22,7 @@ pub mod compare;
 pub mod events;
 pub mod files;
 mod node_log;
+mod omitted;
 pub mod ports;
 mod prune;
 pub mod read;
