@@ -142,8 +142,7 @@ pub fn plan(
         limits: _, // Planned with those of the ceilings, below.
         time: _,
         report,
-        // What annotations may request is not enforced.
-        annotations: _,
+        annotations: _, // What they may request is not enforced.
     } = &governing.policy;
     host.require(&governing.policy, &governing.node_allow, &bundle.wrapped)?;
     hooks::check(&governing, spec, bundle)?;
@@ -153,13 +152,8 @@ pub fn plan(
     scratch::place(&governing.policy, host, &mut filesystem, &mut warnings)?;
     refuse_left_out(&governing.policy, &filesystem)?;
     let facts = set_id::OwnerFacts::new(bundle, host, &namespaces, governing.tool);
-    let set_id = owners(
-        &governing.policy,
-        spec,
-        facts,
-        &mut filesystem,
-        &mut warnings,
-    )?;
+    let policy = &governing.policy;
+    let set_id = owners(policy, spec, facts, &mut filesystem, &mut warnings)?;
     let capability_limit = privileges::limit(privileges, set_id.switch);
     let mut not_given = asked.not_given(&capability_limit, &devices, &filesystem);
     not_given.extend(namespaces::network_not_given(resolved.tool, &namespaces));
