@@ -75,8 +75,8 @@ fn verify_is_not_taken_for_the_workload() {
     assert!((1..=2).contains(&asked), "{own:?}");
     assert_eq!(total(&own, "192.0.2.1 "), 1, "{own:?}");
     assert_eq!(total(&own, ""), 1 + asked, "{own:?}");
-    // The container has no resolv.conf, so verify asks for no name.
-    for host in ["2001:db8::1 ", "192.0.2.1 "] {
+    // The container has no resolv.conf: verify asks the sidecar's name server all the same.
+    for host in ["2001:db8::1 ", "192.0.2.1 ", "example.com "] {
         assert!(total(&verifys, host) > 0, "{host}: {verifys:?}");
     }
 

@@ -1,6 +1,7 @@
 //! PURE. The walls that a plan promises, in the form that probes need. It never says that a wall stands.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use oci_spec::runtime::LinuxNamespaceType;
@@ -11,6 +12,7 @@ use crate::egress::tried::{
 };
 use crate::plan::{LimitsPlan, Plan};
 use crate::policy::{Capability, NetworkMode, RootAccess, Switch, SyscallProfile};
+use crate::render::files::name_server;
 use crate::rules::{Decision, Host};
 
 /// The promise for one container.
@@ -52,6 +54,9 @@ pub struct PromisedWalls {
     pub devices: BTreeSet<PathBuf>,
     /// Hosts of the probes that the policy allows.
     pub reached: BTreeSet<String>,
+    /// The stub that answers for names; `None` if no name is resolved.
+    #[serde(default)]
+    pub name_server: Option<Ipv4Addr>,
     /// Unlisted hosts wait for approval.
     pub asks: bool,
     /// Namespaces that differ from the node's, by the kernel's name.
@@ -143,6 +148,7 @@ impl PromisedWalls {
                 .filter(|r| is_reached(r))
                 .map(|(host, _)| (*host).to_owned())
                 .collect(),
+            name_server: name_server(network),
             asks: network.asking.is_some(),
             namespaces: namespaces
                 .iter()

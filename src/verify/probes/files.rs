@@ -132,12 +132,11 @@ const KNOBS: [&str; 8] = [
 /// The file of the process's own program.
 const OWN_FILE: &str = "/proc/self/exe";
 
-/// The path is absent, cannot be looked up, or is refused. /proc/kcore answers EPERM without a capability, and a device
+/// The path is absent or refused. /proc/kcore answers EPERM without a capability, and a device
 /// without a driver ENXIO.
 const SHOWN_NOTHING: Answers = Answers::or_not_tried(&[
     Errno::NOENT,
     Errno::NOTDIR,
-    Errno::ACCESS,
     Errno::PERM,
     Errno::LOOP,
     Errno::NXIO,
@@ -186,7 +185,7 @@ fn shows(path: &Path) -> Finding {
     let name = path.display().to_string();
     let kind = match fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),
-        Err(error) => return SHOWN_NOTHING.of_error(&name, &error),
+        Err(error) => return unseen(&name, &error),
     };
     if kind.is_dir() {
         return match fs::read_dir(path).map(|mut entries| entries.next()) {
@@ -215,6 +214,17 @@ fn shows(path: &Path) -> Finding {
         Ok(1) => Finding::not_held(format!("{name} can be read")),
         Ok(_) => Finding::held(format!("{name} is empty")),
         Err(error) => READ_NOTHING.of_error(&name, &error),
+    }
+}
+
+/// The meaning of an error of a path that was not found. A directory above that is closed to this user is no mask: the
+/// container may have closed it.
+fn unseen(name: &str, error: &std::io::Error) -> Finding {
+    match Errno::from_io_error(error) {
+        Some(Errno::ACCESS) => Finding::not_tried(format!(
+            "could not look at {name}: a directory above it is closed to this user"
+        )),
+        _ => SHOWN_NOTHING.of_error(name, error),
     }
 }
 
@@ -405,6 +415,19 @@ mod tests {
             ("/proc", Outcome::NotHeld),
         ] {
             assert_eq!(shows(Path::new(path)).outcome, outcome, "{path}");
+        }
+    }
+
+    /// The mode of a directory above proves no mask.
+    #[test]
+    fn a_path_that_cannot_be_looked_up_was_not_tried() {
+        for (errno, outcome) in [
+            (Errno::ACCESS, Outcome::NotTried),
+            (Errno::NOENT, Outcome::Held),
+            (Errno::MFILE, Outcome::NotTried),
+        ] {
+            let found = unseen("/root/.aws", &errno.into());
+            assert_eq!(found.outcome, outcome, "{errno:?}");
         }
     }
 

@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use super::network_answers::{
-    NO_WAY, first_server, judge_answer, judge_reply, judge_unconnected, question, untried,
+    NO_WAY, first_server, judge_answer, judge_reply, judge_unconnected, question, server_to_ask,
+    untried,
 };
 use crate::egress::tried::{
     HTTP, HTTPS, KNOWN_NAME, METADATA_ADDRESS, NOBODYS_ADDRESS, NOBODYS_ADDRESS_6, TriedPorts,
@@ -107,7 +108,7 @@ pub const PROBES: &[Probe] = &[
     probe(
         "unlisted-name",
         &["N03", "N14"],
-        "resolve example.com with the name server of /etc/resolv.conf",
+        "resolve example.com with the sidecar's name server, or else that of /etc/resolv.conf",
         "NXDOMAIN, or no answer",
         |p| is_unlisted(p, KNOWN_NAME),
         name,
@@ -277,9 +278,8 @@ fn name_server(promise: &Promise) -> Result<IpAddr, Finding> {
     if let Some(why) = untried(promise, KNOWN_NAME) {
         return Err(Finding::not_tried(why));
     }
-    let text = std::fs::read_to_string("/etc/resolv.conf")
-        .map_err(|error| ABSENT.of_error("no name server: /etc/resolv.conf", &error))?;
-    first_server(&text).ok_or_else(|| Finding::held("no name server in /etc/resolv.conf"))
+    let text = std::fs::read_to_string("/etc/resolv.conf");
+    server_to_ask(promise, text.map(|text| first_server(&text)))
 }
 
 /// Queries the stub for an address of a public name.

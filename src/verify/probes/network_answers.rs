@@ -22,6 +22,9 @@ pub(super) const NO_WAY: Answers = Answers::or_not_tried(&[
     Errno::AFNOSUPPORT,
 ]);
 
+/// A file that is absent.
+const ABSENT: Answers = Answers::or_not_tried(&[Errno::NOENT, Errno::NOTDIR]);
+
 /// The sidecar accepted the connection, and closed it without a byte.
 const ENDED: Answers = Answers::or_not_tried(&[Errno::CONNRESET, Errno::CONNABORTED, Errno::PIPE]);
 
@@ -81,6 +84,25 @@ pub(super) fn first_server(text: &str) -> Option<IpAddr> {
     })
 }
 
+/// The name server to query. The workload may have another /etc/resolv.conf than the planned one, or none: that is no wall's
+/// answer.
+pub(super) fn server_to_ask(
+    promise: &Promise,
+    named: std::io::Result<Option<IpAddr>>,
+) -> Result<IpAddr, Finding> {
+    const FILE: &str = "/etc/resolv.conf";
+    let planned = promise.walls.as_ref().map(|walls| walls.name_server);
+    match (planned, named) {
+        (Some(Some(stub)), _) => Ok(stub.into()),
+        (_, Ok(Some(named))) => Ok(named),
+        // The plan has none either.
+        (Some(None), Ok(None)) => Err(Finding::held(format!("no name server in {FILE}"))),
+        (Some(None), Err(error)) => Err(ABSENT.of_error(FILE, &error)),
+        (None, Ok(None)) => Err(Finding::not_tried(format!("no name server in {FILE}"))),
+        (None, Err(error)) => Err(Finding::not_tried(format!("{FILE}: {error}"))),
+    }
+}
+
 /// A query for the address (A) of a name (RFC 1035, section 4.1).
 pub(super) fn question(name: &str) -> Vec<u8> {
     // Id, recursion desired, one question, nothing else.
@@ -107,8 +129,39 @@ pub(super) fn judge_answer(answer: &[u8]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::egress::tried::{KNOWN_NAME, NOBODYS_ADDRESS};
     use crate::verify::probe::Outcome;
+    use crate::verify::promise::PromisedWalls;
+    use std::io::{Error, ErrorKind};
+    use std::net::Ipv4Addr;
+
+    /// A workload that renames /etc kept verify from asking, and was told to hold.
+    #[test]
+    fn no_name_server_of_the_workload_stands_for_the_sidecars() {
+        let stub = Ipv4Addr::new(198, 18, 0, 1);
+        let promise = |name_server: Option<Ipv4Addr>| Promise {
+            walls: Some(PromisedWalls {
+                name_server,
+                ..PromisedWalls::default()
+            }),
+            ..Promise::default()
+        };
+        let absent = || Err(Error::from(ErrorKind::NotFound));
+        let other: IpAddr = "127.0.0.9".parse().unwrap();
+        for named in [Ok(None), Ok(Some(other)), absent()] {
+            assert_eq!(server_to_ask(&promise(Some(stub)), named), Ok(stub.into()));
+        }
+        assert_eq!(server_to_ask(&promise(None), Ok(Some(other))), Ok(other));
+        let outcome = |promise: &Promise, named| server_to_ask(promise, named).unwrap_err().outcome;
+        let (planned, bare) = (promise(None), Promise::default());
+        let denied = || Err(Error::from_raw_os_error(13));
+        let gone = || Err(Error::from_raw_os_error(2));
+        assert_eq!(outcome(&planned, Ok(None)), Outcome::Held);
+        assert_eq!(outcome(&planned, gone()), Outcome::Held);
+        assert_eq!(outcome(&planned, denied()), Outcome::NotTried);
+        assert_eq!(outcome(&bare, Ok(None)), Outcome::NotTried);
+        assert_eq!(outcome(&bare, gone()), Outcome::NotTried);
+    }
+    use crate::egress::tried::{KNOWN_NAME, NOBODYS_ADDRESS};
 
     #[test]
     fn a_resolved_name_differs_from_a_refusal() {
