@@ -31,23 +31,20 @@ pub enum Remedy {
     },
     /// Make the chosen policy the node's ceiling: its own values exceed it.
     Ceiling(PolicyName),
-    /// Give a ceiling of the node the mode `allowlist`, and put these rules into its `network.limit`.
+    /// Give a new ceiling of the node the mode `allowlist`, and put these rules into its `network.limit`. In the ceiling's own file
+    /// the mode would open hosts for each run that has it as its policy.
     Hosts {
         /// The rules of `network.allow` that exceed the ceiling.
         rules: Box<[String]>,
-        /// As above.
-        file: Option<PolicyName>,
     },
     /// Make a policy that permits all of it the node's ceiling: several fields, not all of one policy, exceed it.
     Wider,
-    /// Give a ceiling of the node this mode.
+    /// Give a new ceiling of the node this mode. In the ceiling's own file it would hold for each run under that policy.
     Mode {
         /// The field.
         field: Field,
         /// The requested word.
         word: String,
-        /// As above.
-        file: Option<PolicyName>,
     },
     /// Use a root within the ceiling; the policy itself has more.
     Root {
@@ -84,7 +81,7 @@ impl Remedy {
             let is_policys = origins.all(|o| matches!(o, Origin::Builtin(_) | Origin::File(_)));
             return match (is_policys, &ceiling.set_by) {
                 (true, Origin::Node) => Self::Ceiling(asked.name.clone()),
-                (false, Origin::Node) => Self::of_hosts(over, beyond(asked, says), file),
+                (false, Origin::Node) => Self::of_hosts(over, beyond(asked, says)),
                 _ => Self::None,
             };
         };
@@ -92,7 +89,6 @@ impl Remedy {
             field if MODES.contains(&field) && ceiling.set_by != Origin::Flag => Self::Mode {
                 field,
                 word: over.exceeded.asked.clone(),
-                file,
             },
             Field::FilesystemRoot => {
                 let root = root_within(std::slice::from_ref(over), says);
@@ -121,11 +117,11 @@ impl Remedy {
 
 impl Remedy {
     /// The commonest request beyond a ceiling has two fields: a host under a policy without hosts.
-    fn of_hosts(over: &[OverLimit], rules: Box<[String]>, file: Option<PolicyName>) -> Self {
+    fn of_hosts(over: &[OverLimit], rules: Box<[String]>) -> Self {
         let mut fields = over.iter().map(|over| over.exceeded.field);
         let is_hosts = fields.all(|f| matches!(f, Field::NetworkMode | Field::NetworkAllow));
         match is_hosts && !rules.is_empty() {
-            true => Self::Hosts { rules, file },
+            true => Self::Hosts { rules },
             false => Self::Wider,
         }
     }
@@ -218,9 +214,9 @@ impl RemedyWords {
             Remedy::Limit { rules, file } => {
                 return Some(Self::of_limit("", rules, file.as_ref(), ceiling));
             }
-            Remedy::Hosts { rules, file } => {
+            Remedy::Hosts { rules } => {
                 let mode = format!("{}=\"{}\"", Field::NetworkMode, NetworkMode::Allowlist);
-                return Some(Self::of_limit(&mode, rules, file.as_ref(), ceiling));
+                return Some(Self::of_limit(&mode, rules, None, ceiling));
             }
             Remedy::Ceiling(policy) => {
                 let more = format!("; root permits it by ceiling = \"{policy}\" in config.toml");
@@ -230,22 +226,10 @@ impl RemedyWords {
                 let more = "; root permits them by a wider ceiling in config.toml".to_owned();
                 (more.clone(), more)
             }
-            Remedy::Mode {
-                field,
-                word,
-                file: Some(policy),
-            } => {
-                let more =
-                    format!("; root permits it by {field} = \"{word}\" in policies/{policy}.toml");
-                (more.clone(), more)
-            }
-            Remedy::Mode {
-                field,
-                word,
-                file: None,
-            } => {
+            Remedy::Mode { field, word } => {
+                let wider = wider(ceiling);
                 let more = format!(
-                    "; needs ceiling=\"wider\" in config.toml and base=\"{}\", {field}=\"{word}\" in policies/wider.toml",
+                    "; needs ceiling=\"{wider}\" in config.toml and base=\"{}\", {field}=\"{word}\" in policies/{wider}.toml",
                     ceiling.policy
                 );
                 (more.clone(), more)
@@ -276,21 +260,18 @@ impl RemedyWords {
         };
         let rules: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
         let rules = rules.join(", ");
+        let wider = wider(ceiling);
         let (more, short) = match file {
             Some(policy) => (
                 format!(
-                    "; root permits it by {}adding {rules} to network.limit of policies/{policy}.toml",
-                    mode(" and ")
+                    "; root permits it by adding {rules} to network.limit of policies/{policy}.toml"
                 ),
-                format!(
-                    "; root permits it in {}network.limit of policies/{policy}.toml",
-                    mode(" and ")
-                ),
+                format!("; root permits it in network.limit of policies/{policy}.toml"),
             ),
             None => (
                 format!(
-                    "; needs ceiling=\"wider\" in config.toml and base=\"{}\", {}network.limit=[\"+\", {rules}] in \
-                     policies/wider.toml",
+                    "; needs ceiling=\"{wider}\" in config.toml and base=\"{}\", {}network.limit=[\"+\", {rules}] in \
+                     policies/{wider}.toml",
                     ceiling.policy,
                     mode(", ")
                 ),
@@ -301,6 +282,14 @@ impl RemedyWords {
             ),
         };
         Self { more, short }
+    }
+}
+
+/// The name of a new ceiling that has this one as its base.
+fn wider(ceiling: &Ceiling) -> &'static str {
+    match ceiling.policy.as_str() {
+        "wider" => "wider-still",
+        _ => "wider",
     }
 }
 

@@ -151,9 +151,17 @@ fn the_error_of_a_ceiling_without_hosts_has_the_lines_that_permit_a_host() {
         assert_eq!(plain.resolved().policy.network.mode, NetworkMode::Local);
         // The ceiling is already a file.
         let error = under("ceiling = \"wider\"", Some("base = \"standard\"")).error();
-        let words = "; root permits it by network.mode=\"allowlist\" and adding \"api.example.test\", \"b.test:22\" to \
-                     network.limit of policies/wider.toml";
+        let words = "; needs ceiling=\"wider-still\" in config.toml and base=\"wider\", network.mode=\"allowlist\", \
+                     network.limit=[\"+\", \"api.example.test\", \"b.test:22\"] in policies/wider-still.toml";
         assert!(error.to_string().ends_with(words), "{error}");
+        // A mode in the ceiling's own file would open the dormant hosts of each run under it.
+        let listed = "base = \"standard\"\nnetwork.allow = [\"dormant.test\"]";
+        let ours = "base = \"listed\"\nnetwork.mode = \"local\"";
+        let still = "base=\"ours\"\nnetwork.mode=\"allowlist\"\nnetwork.limit=[\"+\", \"api.example.test\"]";
+        let plain = case().node("default = \"ours\"\nceiling = \"wider\"");
+        let plain = plain.file("listed", listed).file("ours", ours);
+        let plain = plain.file("wider", still).resolved();
+        assert_eq!(plain.policy.network.mode, NetworkMode::Local);
     }
     // Another field beyond the ceiling needs other lines.
     let error = case()
