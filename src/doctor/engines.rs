@@ -5,13 +5,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::registered::{self, ContainerdEntry, HandlerEntry, ImportedFiles};
-use crate::engines::daemon::{DOCKER_SOCKET, PODMAN_CONFIG, PODMAN_MORE};
+use crate::engines::daemon::{CONTAINERD_CONFIG, DOCKER_SOCKET, PODMAN_CONFIG, PODMAN_MORE};
 use crate::install;
 use crate::log;
 use crate::runtime::RuntimeError;
 use crate::runtime::input::bundle::{open_regular, read_open};
 use crate::runtime::unprivileged;
 use crate::sys::program;
+use crate::text::shown;
 
 /// A program that an engine executes as the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,9 +97,9 @@ fn containerd() -> Option<EngineFacts> {
     // `install` also checks whether root's programs may trust the file.
     let main = install::containerd_config().transpose()?;
     let main = main.map_err(|error| log::chain(&error));
-    let texts = main.and_then(|main| containerd_texts(main).map_err(|error| log::chain(&error)));
-    let entry = match texts {
-        Ok(texts) => registered::containerd(&texts),
+    let texts = main.and_then(containerd_texts);
+    let entry = match texts.and_then(|texts| registered::containerd(&texts)) {
+        Ok(entry) => entry,
         Err(why) => return Some(EngineFacts::Containerd(Err(why))),
     };
     let handler = |entry: HandlerEntry| HandlerFacts {
@@ -113,17 +114,44 @@ fn containerd() -> Option<EngineFacts> {
 }
 
 /// The main file and the files that it imports.
-fn containerd_texts(main: String) -> Result<Vec<String>, RuntimeError> {
+///
+/// # Errors
+/// A file is unreadable, or it is not known which files are imported.
+fn containerd_texts(main: String) -> Result<Vec<String>, String> {
+    let failed = |error| log::chain(&error);
+    let main_file = Path::new(CONTAINERD_CONFIG);
+    let directory = main_file.parent().unwrap_or(main_file);
     let mut files = Vec::new();
-    for imported in registered::imports(&main) {
+    for imported in registered::imports(&main, directory)? {
         match imported {
             ImportedFiles::One(path) => files.push(path),
-            ImportedFiles::Directory(path) => files.extend(named(&path, "toml")?),
+            ImportedFiles::Matching(directory, pattern) => {
+                let all = all_of(&directory).map_err(failed)?;
+                files.extend(
+                    all.into_iter()
+                        .filter(|path| ImportedFiles::has(&pattern, path)),
+                );
+            }
+            ImportedFiles::Unknown(pattern) => {
+                return Err(format!(
+                    "it imports {}, which doctor does not follow: look there",
+                    shown(&pattern)
+                ));
+            }
         }
     }
     let mut texts = vec![main];
     for path in files {
-        texts.extend(text(&path)?);
+        let found = text(&path).map_err(failed)?;
+        // containerd 2 follows them too.
+        if found.as_deref().is_some_and(|text| {
+            registered::imports(text, directory).is_ok_and(|all| !all.is_empty())
+        }) {
+            return Err(format!(
+                "{path:?} has imports of its own, which doctor does not follow: look there"
+            ));
+        }
+        texts.extend(found);
     }
     Ok(texts)
 }
@@ -147,17 +175,21 @@ fn podman_texts() -> Result<Vec<String>, RuntimeError> {
     Ok(texts)
 }
 
-/// The files of a directory with this extension, by name; none if the directory is missing.
+/// The files of a directory with this extension, by name.
 fn named(directory: &Path, extension: &str) -> Result<Vec<PathBuf>, RuntimeError> {
+    let mut paths = all_of(directory)?;
+    paths.retain(|path| path.extension().is_some_and(|found| found == extension));
+    Ok(paths)
+}
+
+/// The files of a directory, by name; none if the directory is missing.
+fn all_of(directory: &Path) -> Result<Vec<PathBuf>, RuntimeError> {
     let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(RuntimeError::io(format!("read {directory:?}"))(error)),
     };
-    let paths = entries.flatten().map(|entry| entry.path());
-    let mut paths: Vec<PathBuf> = paths
-        .filter(|path| path.extension().is_some_and(|found| found == extension))
-        .collect();
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     Ok(paths)
 }

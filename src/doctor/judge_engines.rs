@@ -110,9 +110,9 @@ fn containerd(found: Result<&Option<HandlerFacts>, &String>, absent: CheckState)
         true => check(
             "its files have the handler agentbox with annotations; containerd reads them when it starts",
         ),
-        false => check("its handler agentbox drops annotations").lacking(
+        false => check("its handler agentbox drops annotations, or some of them").lacking(
             CheckState::Warning,
-            "add pod_annotations and container_annotations (docs/kubernetes.md)",
+            "set pod_annotations and container_annotations as docs/kubernetes.md has them",
         ),
     };
     let name = "containerd-program";

@@ -5,16 +5,22 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 use crate::install;
+use crate::policy::{Field, POLICY_KEY, WORKSPACE_KEY, annotation_key};
 
-/// The annotation that must reach the runtime.
-const ANNOTATION: &str = "dev.agentbox.policy";
+/// The annotations that must reach the runtime: one that does not would tighten nothing, in silence.
+fn annotations() -> impl Iterator<Item = String> {
+    let fields = Field::ALL.iter().filter(|field| field.has_annotation());
+    let keys = [POLICY_KEY, WORKSPACE_KEY].map(str::to_owned);
+    keys.into_iter()
+        .chain(fields.map(|field| annotation_key(*field)))
+}
 
 /// A handler of containerd.
 #[derive(Debug, PartialEq, Eq)]
 pub struct HandlerEntry {
     /// `BinaryName`; without it the handler runs runc.
     pub program: Option<PathBuf>,
-    /// Whether annotations of a pod and of its containers reach it.
+    /// Whether all annotations of a pod and of its containers reach it.
     pub passes_annotations: bool,
 }
 
@@ -30,14 +36,23 @@ pub enum ContainerdEntry {
 }
 
 /// Reads the main file and its imports, in the order of merging.
-pub fn containerd(texts: &[String]) -> ContainerdEntry {
-    let tables = texts.iter().filter_map(|text| text.parse::<Table>().ok());
-    let tables: Vec<Table> = tables.collect();
+///
+/// # Errors
+/// A file is not TOML, and containerd refuses it.
+pub fn containerd(texts: &[String]) -> Result<ContainerdEntry, String> {
+    let tables = texts.iter().map(|text| table(text));
+    let tables: Vec<Table> = tables.collect::<Result<_, _>>()?;
     if tables.iter().any(install::has_no_pods) {
-        return ContainerdEntry::NoPods;
+        return Ok(ContainerdEntry::NoPods);
     }
     let handler = tables.iter().rev().find_map(handler);
-    handler.map_or(ContainerdEntry::Absent, ContainerdEntry::Handler)
+    Ok(handler.map_or(ContainerdEntry::Absent, ContainerdEntry::Handler))
+}
+
+fn table(text: &str) -> Result<Table, String> {
+    text.parse().map_err(|error: toml::de::Error| {
+        format!("its configuration is not TOML: {}", error.message())
+    })
 }
 
 fn handler(table: &Table) -> Option<HandlerEntry> {
@@ -46,8 +61,9 @@ fn handler(table: &Table) -> Option<HandlerEntry> {
     let program = program.and_then(Value::as_str);
     let passes = |key: &str| {
         let patterns = handler.get(key).and_then(Value::as_array);
-        let mut patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
-        patterns.any(|pattern| matches(pattern, ANNOTATION))
+        let patterns = patterns.into_iter().flatten().filter_map(Value::as_str);
+        let patterns: Vec<&str> = patterns.collect();
+        annotations().all(|key| patterns.iter().any(|pattern| matches(pattern, &key)))
     };
     Some(HandlerEntry {
         program: program.filter(|name| !name.is_empty()).map(PathBuf::from),
@@ -60,21 +76,36 @@ fn handler(table: &Table) -> Option<HandlerEntry> {
 pub enum ImportedFiles {
     /// This file.
     One(PathBuf),
-    /// All `*.toml` of this directory.
-    Directory(PathBuf),
+    /// The files of this directory whose names match.
+    Matching(PathBuf, String),
+    /// A pattern of another form.
+    Unknown(String),
 }
 
-/// The imports of the main file. Patterns of another form are ignored.
-pub fn imports(text: &str) -> Vec<ImportedFiles> {
-    let table: Table = text.parse().unwrap_or_default();
+impl ImportedFiles {
+    /// Whether a file of the directory is imported.
+    pub fn has(pattern: &str, path: &Path) -> bool {
+        let name = path.file_name().and_then(std::ffi::OsStr::to_str);
+        name.is_some_and(|name| matches(pattern, name))
+    }
+}
+
+/// The imports of a file in this directory. As in containerd, `*` makes a pattern, and other paths are relative to the file.
+pub fn imports(text: &str, directory: &Path) -> Result<Vec<ImportedFiles>, String> {
+    let table = table(text)?;
     let imports = table.get("imports").and_then(Value::as_array);
     let names = imports.into_iter().flatten().filter_map(Value::as_str);
-    let plain = |path: &str| Path::new(path).is_absolute() && !path.contains(['*', '?', '[']);
-    let imported = names.filter_map(|name| match name.strip_suffix("/*.toml") {
-        Some(directory) => plain(directory).then(|| ImportedFiles::Directory(directory.into())),
-        None => plain(name).then(|| ImportedFiles::One(name.into())),
+    let imported = names.map(|name| {
+        let special = |text: &str| text.contains(['*', '?', '[', '\\']);
+        match name.rsplit_once('/') {
+            _ if !name.contains('*') => ImportedFiles::One(directory.join(name)),
+            Some((parent, pattern)) if parent.starts_with('/') && !special(parent) => {
+                ImportedFiles::Matching(parent.into(), pattern.to_owned())
+            }
+            Some(_) | None => ImportedFiles::Unknown(name.to_owned()),
+        }
     });
-    imported.collect()
+    Ok(imported.collect())
 }
 
 /// The programs of podman's runtime `agentbox`, of which podman takes the first that exists. `texts` are its files,
@@ -85,10 +116,7 @@ pub fn imports(text: &str) -> Vec<ImportedFiles> {
 pub fn podman(texts: &[String]) -> Result<Option<Vec<PathBuf>>, String> {
     let mut found = None;
     for text in texts {
-        let table: Table = text.parse().map_err(|error| {
-            let error: toml::de::Error = error;
-            format!("its configuration is not TOML: {}", error.message())
-        })?;
+        let table = table(text)?;
         let runtimes = table.get("engine").and_then(|e| e.get("runtimes"));
         let paths = runtimes.and_then(|runtimes| runtimes.get("agentbox"));
         if let Some(paths) = paths.and_then(Value::as_array) {
@@ -163,7 +191,7 @@ mod tests {
     #[test]
     fn a_handler_is_judged_by_its_program_and_its_annotation_patterns() {
         let entry = |text: &str| match containerd(&[text.to_owned()]) {
-            ContainerdEntry::Handler(entry) => entry,
+            Ok(ContainerdEntry::Handler(entry)) => entry,
             other => panic!("{other:?}"),
         };
         let program = Some(PathBuf::from("/usr/local/bin/agentbox"));
@@ -182,31 +210,63 @@ mod tests {
         assert_eq!(entry(&OURS.replace("BinaryName", "Other")).program, None);
         let by_hand = "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n  pod_annotations = [\"x\"]\n";
         assert!(!entry(by_hand).passes_annotations);
-        for none in ["version = 2\n", "version = ["] {
-            assert_eq!(containerd(&[none.to_owned()]), ContainerdEntry::Absent);
+        let of = |text: &str| containerd(&[text.to_owned()]);
+        assert_eq!(of("version = 2\n"), Ok(ContainerdEntry::Absent));
+        assert!(of("version = [").is_err(), "containerd refuses it");
+    }
+
+    /// A pod's network.mode was dropped in silence where its policy alone arrived.
+    #[test]
+    fn a_handler_that_passes_some_annotations_drops_the_others() {
+        let passes = |patterns: &str| {
+            let text = format!(
+                "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.agentbox]\n\
+                 pod_annotations = {patterns}\ncontainer_annotations = [\"dev.agentbox.*\"]\n"
+            );
+            match containerd(&[text]) {
+                Ok(ContainerdEntry::Handler(entry)) => entry.passes_annotations,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(passes("[\"dev.agentbox.*\"]") && passes("[\"*\"]"));
+        for some in [
+            "[\"dev.agentbox.policy\"]",
+            "[\"dev.agentbox.network.*\", \"dev.agentbox.policy\"]",
+            "[\"dev.agentbox.????????????\"]",
+            "[]",
+        ] {
+            assert!(!passes(some), "{some}");
         }
     }
 
     #[test]
     fn imported_files_count_and_a_node_without_pods_needs_no_handler() {
-        let main = "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\", \"/etc/a.toml\", \"b.toml\", \"/x*/c.toml\"]\n";
-        assert_eq!(containerd(&[main.to_owned()]), ContainerdEntry::Absent);
+        let main = "version = 3\nimports = [\"/etc/containerd/conf.d/1*.toml\", \"/etc/a.toml\", \"b.toml\", \"/x*/c.toml\", \
+                    \"c/*.toml\"]\n";
+        let absent = containerd(&[main.to_owned()]);
+        assert_eq!(absent, Ok(ContainerdEntry::Absent));
         let both = [main.to_owned(), OURS.to_owned()];
-        assert!(matches!(containerd(&both), ContainerdEntry::Handler(_)));
+        assert!(matches!(containerd(&both), Ok(ContainerdEntry::Handler(_))));
         assert_eq!(
-            imports(main),
+            imports(main, Path::new("/etc/containerd")).unwrap(),
             [
-                ImportedFiles::Directory("/etc/containerd/conf.d".into()),
-                ImportedFiles::One("/etc/a.toml".into())
+                ImportedFiles::Matching("/etc/containerd/conf.d".into(), "1*.toml".to_owned()),
+                ImportedFiles::One("/etc/a.toml".into()),
+                ImportedFiles::One("/etc/containerd/b.toml".into()),
+                ImportedFiles::Unknown("/x*/c.toml".to_owned()),
+                ImportedFiles::Unknown("c/*.toml".to_owned()),
             ]
         );
+        let is_imported = |name: &str| ImportedFiles::has("1*.toml", &Path::new("/d").join(name));
+        assert!(is_imported("10-a.toml") && !is_imported("20-a.toml"));
         for plugin in [
             "cri",
             "io.containerd.grpc.v1.cri",
             "io.containerd.cri.v1.runtime",
         ] {
             let disabled = format!("disabled_plugins = [\"{plugin}\"]\n");
-            assert_eq!(containerd(&[disabled]), ContainerdEntry::NoPods, "{plugin}");
+            let found = containerd(&[disabled]);
+            assert_eq!(found, Ok(ContainerdEntry::NoPods), "{plugin}");
         }
     }
 
@@ -233,7 +293,7 @@ mod tests {
             "dev[^x]agentbox.policy",
             "dev\\.agentbox*",
         ] {
-            assert!(matches(pattern, ANNOTATION), "{pattern}");
+            assert!(matches(pattern, POLICY_KEY), "{pattern}");
         }
         for pattern in [
             "",
@@ -246,7 +306,7 @@ mod tests {
             "dev.agentbox.policy?",
             "dev.agentbox.policy\\",
         ] {
-            assert!(!matches(pattern, ANNOTATION), "{pattern}");
+            assert!(!matches(pattern, POLICY_KEY), "{pattern}");
         }
         assert!(!matches("*", "a/b") && matches("*/*", "a/b"));
     }
