@@ -11,6 +11,7 @@ use crate::cgroup::limits;
 use crate::cli::{GlobalOptions, Update};
 use crate::cmd::{out, until};
 use crate::plan::{neutral, reach};
+use crate::policy::{Field, PolicyError, annotation_key};
 use crate::render::limits as render;
 use crate::rules::Expiry;
 use crate::runtime::RuntimeError;
@@ -101,9 +102,10 @@ fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<Co
     let end = asked.as_ref().and_then(|asked| asked.end);
     let closed = asked
         .map(|asked| rules::rules(&place, &asked))
-        .transpose()?;
+        .transpose()
+        .map_err(|error| of_option(error, args))?;
     if let Some(ports) = &args.inbound_add {
-        inbound::open(&place, ports)?;
+        inbound::open(&place, ports).map_err(|error| of_option(error, args))?;
     }
     let whose = identity::of(&record).with_id(&record.id);
     out::line(&format!("changed: container {whose}"))?;
@@ -114,6 +116,33 @@ fn change_network(args: &Update, asked: Option<rules::RuleChanges>) -> Result<Co
         log::warn!("{closed} connections that are no longer allowed were closed");
     }
     Ok(own)
+}
+
+/// The error of a value with the option that has it: the lists are read as annotations, of which the caller typed none.
+fn of_option(error: RuntimeError, args: &Update) -> anyhow::Error {
+    let RuntimeError::Policy(PolicyError::AnnotationValue { key, problem }) = error else {
+        return error.into();
+    };
+    let has = |field, list: &Option<String>| key == annotation_key(field) && list.is_some();
+    let lists = [
+        ("--network-add", has(Field::NetworkAllow, &args.network_add)),
+        (
+            "--network-allow",
+            has(Field::NetworkAllow, &args.network_allow),
+        ),
+        (
+            "--network-deny",
+            has(Field::NetworkDeny, &args.network_deny),
+        ),
+        (
+            "--inbound-add",
+            has(Field::NetworkInbound, &args.inbound_add),
+        ),
+    ];
+    match lists.into_iter().find(|(_, has)| *has) {
+        Some((option, _)) => anyhow::anyhow!("{option}: {problem}"),
+        None => PolicyError::AnnotationValue { key, problem }.into(),
+    }
 }
 
 /// The requested changes of the network rules, if any.
@@ -258,6 +287,29 @@ fn parse_bytes(text: &str) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wrong_rule_is_the_options_fault_and_no_annotations() {
+        let args = Update {
+            network_add: Some("https://a.test/".to_owned()),
+            ..Update::default()
+        };
+        let said = |field| {
+            let problem = "https://a.test/".parse::<crate::rules::EgressRule>();
+            let error = PolicyError::AnnotationValue {
+                key: annotation_key(field),
+                problem: problem.unwrap_err(),
+            };
+            of_option(error.into(), &args).to_string()
+        };
+        let own = said(Field::NetworkAllow);
+        assert!(
+            own.starts_with("--network-add: ") && own.ends_with("did you mean a.test?"),
+            "{own}"
+        );
+        // An annotation of the container.
+        assert!(said(Field::NetworkDeny).starts_with("annotation dev.agentbox.network.deny: "));
+    }
 
     #[test]
     fn sizes_have_binary_units() {

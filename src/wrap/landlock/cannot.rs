@@ -165,7 +165,7 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     }
     if plan.network.asking.is_some() {
         return Some(
-            "network.on-unknown = \"ask\" needs a terminal or `agentbox approve`, which these walls do not have: use \"deny\""
+            "network.on-unknown = \"ask\" needs a terminal or `agentbox approve`, which these walls do not have: leave --ask out"
                 .to_owned(),
         );
     }
