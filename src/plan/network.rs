@@ -1,13 +1,14 @@
 //! PURE. The network wall of a container.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::signing::SigningPlan;
 use crate::egress::Budget;
+use crate::egress::names::{REFUSING_STUB, SYNTHETIC_V4};
 use crate::policy::connect::ServiceSocket;
 use crate::policy::{HoneyValue, NetworkMode, NodeSecret, Upstream};
 use crate::rules::request::FieldPattern;
@@ -124,6 +125,15 @@ impl NetworkPlan {
     /// Whether the sidecar of this network has anything to serve, inside or outside.
     pub fn is_served(&self) -> bool {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()
+    }
+
+    /// The sidecar's stub for names; `None` if there is none.
+    pub fn name_server(&self) -> Option<Ipv4Addr> {
+        match self.mode {
+            NetworkMode::Allowlist => Some(SYNTHETIC_V4),
+            NetworkMode::Local if self.refusing => Some(REFUSING_STUB),
+            NetworkMode::Local | NetworkMode::None => None,
+        }
     }
 
     /// Whether the sidecar dials nothing under mode `local`, neither inside nor outside. A published port may be opened

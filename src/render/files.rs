@@ -1,8 +1,5 @@
 //! PURE. The small files that the network wall mounts over the engine's.
 
-use std::net::Ipv4Addr;
-
-use crate::egress::names::{REFUSING_STUB, SYNTHETIC_V4};
 use crate::egress::own::OWN_V4;
 use crate::plan::NetworkPlan;
 use crate::policy::NetworkMode;
@@ -18,19 +15,12 @@ pub fn hosts(own_names: &[String]) -> String {
     text
 }
 
-/// The sidecar's stub for names; `None` if there is none.
-pub fn name_server(network: &NetworkPlan) -> Option<Ipv4Addr> {
-    match network.mode {
-        NetworkMode::Allowlist => Some(SYNTHETIC_V4),
-        NetworkMode::Local if network.refusing => Some(REFUSING_STUB),
-        NetworkMode::Local | NetworkMode::None => None,
-    }
-}
-
 /// /etc/resolv.conf: the sidecar's stub, or no resolver. Without a resolver, the C libraries ask 127.0.0.1, where
 /// nothing listens, and fail at once.
 pub fn resolv_conf(network: &NetworkPlan) -> String {
-    let stub = name_server(network).map(|stub| format!("nameserver {stub}\n"));
+    let stub = network
+        .name_server()
+        .map(|stub| format!("nameserver {stub}\n"));
     let stub = stub.unwrap_or_default();
     if network.mode == NetworkMode::Allowlist {
         return format!("# agentbox: the names that network.allow lists\n{stub}");

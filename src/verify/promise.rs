@@ -12,7 +12,6 @@ use crate::egress::tried::{
 };
 use crate::plan::{LimitsPlan, Plan};
 use crate::policy::{Capability, NetworkMode, RootAccess, Switch, SyscallProfile};
-use crate::render::files::name_server;
 use crate::rules::{Decision, Host};
 
 /// The promise for one container.
@@ -148,7 +147,7 @@ impl PromisedWalls {
                 .filter(|r| is_reached(r))
                 .map(|(host, _)| (*host).to_owned())
                 .collect(),
-            name_server: name_server(network),
+            name_server: network.name_server(),
             asks: network.asking.is_some(),
             namespaces: namespaces
                 .iter()
