@@ -94,6 +94,11 @@ fn requests_that_are_not_granted_begin_standard_error() {
     assert_eq!((said.code, said.stdout.as_str()), (0, "a\0b"), "{said}");
     // The workload may read it: nothing of the node is in it.
     assert!(!first.contains("agentbox-not-granted"), "{said}");
+    // The host's network, of which the program alone was told.
+    let said = run_with(runtime(), &[&["--network", "host"], &on[..]].concat());
+    let (first, _) = said.stderr.split_once('\n').unwrap();
+    let begins = "agentbox: not granted: the host's network (--annotation dev.agentbox.network.allow=+,HOST opens a host); ";
+    assert!(first.starts_with(begins), "{said}");
     // By default; where nothing was requested in vain; runc.
     let read_only = format!("{volume}:ro");
     let ordinary = [&["-v", &read_only][..], &on].concat();
