@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::command::run;
-use crate::direct::Node;
+use crate::direct::{Node, Scratch};
 use crate::docker::Docker;
 
 const IMAGE: &str = "test-workloads";
@@ -124,6 +124,38 @@ fn a_read_only_image_without_private_directories_takes_mounts_below_them() {
         assert_eq!(seen, "mounted\nread-only\n", "{runtime}");
     }
     docker.call(&["rmi", &image]).ok();
+}
+
+/// `-w` names a directory that the mounted project lacks. Through a read-only mount, and below a link, none is made.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_missing_working_directory_is_made_where_runc_makes_it() {
+    let docker = Docker::connect();
+    let dir = Scratch::new();
+    let (project, outside) = (dir.dir("project"), dir.dir("outside"));
+    std::os::unix::fs::symlink(&outside, format!("{project}/link")).unwrap();
+    for (runtime, name) in [("--runtime=runc", "runc"), ("--runtime=agentbox", "ours")] {
+        let bind = |more: &str| format!("--volume={project}:/work{more}");
+        let at = format!("--workdir=/work/new/{name}");
+        let seen = docker.run(&[runtime, &bind(""), &at, IMAGE], &["pwd"]).ok();
+        assert_eq!(seen, format!("/work/new/{name}\n"));
+        assert!(std::path::Path::new(&format!("{project}/new/{name}")).is_dir());
+        let missing = format!("--workdir=/work/none/{name}");
+        let refused = docker.run(&[runtime, &bind(":ro"), &missing, IMAGE], &["pwd"]);
+        assert_ne!(refused.code, 0, "{refused}");
+    }
+    let linked = format!("--volume={project}:/work");
+    let seen = docker.run(
+        &[
+            "--runtime=agentbox",
+            &linked,
+            "--workdir=/work/link/x",
+            IMAGE,
+        ],
+        &["pwd"],
+    );
+    assert_ne!(seen.code, 0, "{seen}");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
 }
 
 /// An ephemeral root, once every container's.

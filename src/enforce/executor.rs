@@ -127,7 +127,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     rootfs::mount_all(&planned, &files.own, disk.as_ref(), image)
         .map_err(|error| error.with_cure(&planned))?;
     if let Some(cwd) = cwd {
-        rootfs::make_working_directory(&planned, cwd)?;
+        rootfs::make_working_directory(cwd)?;
     }
     if let Some(trust) = &files.trust {
         trust::add(trust, &process::env(spec))?;

@@ -137,10 +137,10 @@ pub fn mount_all(
     readonly.try_for_each(|p| read_only(p, FollowLinks::Never, ReadOnlyScope::WithMountsBelow))
 }
 
-/// Makes the working directory if the container's own files lack it, as runc makes it in the image. Errors are left to
-/// the step that enters it.
-pub fn make_working_directory(plan: &FilesystemPlan, cwd: &Path) -> Result<(), EnforceError> {
-    if plan.is_own(cwd) && rustix::fs::stat(cwd).is_err() {
+/// Makes the working directory if it is missing, as runc does in the image and in what is mounted; below what is read-only
+/// by now, none is made. Errors are left to the step that enters it.
+pub fn make_working_directory(cwd: &Path) -> Result<(), EnforceError> {
+    if rustix::fs::stat(cwd).is_err() {
         let made = make_mount_point(root()?.as_fd(), cwd, FileKind::Directory);
         if let Err(error) = made {
             log::debug!("{}", crate::log::chain(&error));
