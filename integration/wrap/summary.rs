@@ -121,6 +121,30 @@ fn wrap_says_at_the_end_which_option_lets_a_debugger_work() {
     );
 }
 
+/// Programs print only "Operation not permitted". One line has all of these calls, and says where the reasons are.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_says_at_the_end_which_system_calls_were_denied_and_says_nothing_after_ordinary_programs() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let script = "unshare -Ur true; mount -t tmpfs x /mnt; dmesg; dmesg; true";
+    let seen = wrap(&scratch, &["--name", "calls"], script);
+    let [line] = said(&seen)[..] else {
+        panic!("{seen}");
+    };
+    let names = line.strip_prefix("agentbox: denied: system calls: ");
+    let names = names.and_then(|rest| rest.strip_suffix("; agentbox audit calls has the reasons"));
+    let mut names: Vec<&str> = names.unwrap().split(", ").collect();
+    names.sort_unstable();
+    assert_eq!(names, ["mount", "syslog x2", "unshare"], "{seen}");
+    // The control: programs that only probe.
+    let ordinary = "git init -q r; ls -la; python3 -c 'import socket, subprocess; subprocess.run([\"id\"])'; tar cf t r; \
+         cp -a r s; gcc -x c -o p - <<< 'int main(void){return 0;}' && ./p; perl -e 'system(\"id\")'; ps; \
+         command -v node >/dev/null && node -e 0; find . | xargs stat > /dev/null";
+    let seen = wrap(&scratch, &[], ordinary);
+    assert!(said(&seen).is_empty(), "{seen}");
+}
+
 /// Endless denials give only a few lines.
 #[test]
 #[ignore = "needs the rig: hack/test"]

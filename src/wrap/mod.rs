@@ -145,8 +145,8 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                 if let Some(sidecar) = sidecar {
                     sidecar::await_end(sidecar);
                 }
-                refused =
-                    DeniedSummary::read(&[audit::SIDECAR, audit::SSH].map(|log| run.file(log)));
+                let logs = [audit::SIDECAR, audit::SSH].map(|log| run.file(log));
+                refused = DeniedSummary::read(&logs).of_container(place.id.as_str());
                 ended = clock::ended(place);
                 killed = counted::killed_for_memory(place);
             },

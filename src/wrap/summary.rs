@@ -1,4 +1,4 @@
-//! Lists denied hosts, and denied system calls of debuggers, once the command has ended: an agent may describe a denial in its own words, or not at all.
+//! Lists denied hosts and denied system calls once the command has ended: an agent may describe a denial in its own words, or not at all.
 //!
 //! The sources are the logs of the sidecar and of the relay to the SSH agent, whose size is bounded, so endless denials make no longer summary. Files are
 //! missing: a path that is not visible is absent, and no log counts attempts to open it.
@@ -21,6 +21,11 @@ use crate::sys::procfs;
 
 /// Lines at a terminal.
 const MOST: usize = 10;
+/// Names of system calls on a line.
+const MOST_CALLS: usize = 6;
+/// What a denied call is answered if the kernel could do it, and the wall does not let it. Other answers look like a
+/// kernel without the feature: programs probe for these, and go on in another way (io_uring, kinds of sockets).
+const NO_PERMISSION: &str = "EPERM";
 
 /// A host and port that were denied for one reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -42,8 +47,12 @@ pub struct DeniedSummary {
     refused: Vec<DeniedHost>,
     /// Allowed ones that could not be reached.
     failed: Vec<DeniedHost>,
-    /// Denied system calls that an option allows, with their number. Programs try others and go on without.
+    /// Denied system calls that an option allows, with their number.
     calls: BTreeMap<String, u64>,
+    /// Other denied system calls, with their number. Those that ordinary programs probe are left out.
+    other_calls: BTreeMap<String, u64>,
+    /// The container's id, by which `audit` finds its log.
+    id: Option<String>,
     /// Denials without a line in the log.
     left_out: u64,
     /// Ports of the loopback inside that refused a connection.
@@ -69,6 +78,14 @@ impl DeniedSummary {
             ));
         }
         Ok(())
+    }
+
+    /// With the id that `audit` takes.
+    pub fn of_container(self, id: &str) -> Self {
+        Self {
+            id: Some(id.to_owned()),
+            ..self
+        }
     }
 
     /// Reads the logs that there are. A command whose network wall has no listener has none.
@@ -127,11 +144,14 @@ impl DeniedSummary {
                 }
                 return;
             }
-            EventDetail::Syscall { name, .. } => {
-                if SyscallProfile::Debug.adds().contains(&name.as_str()) {
-                    let count = self.calls.entry(name.to_string()).or_default();
-                    *count = count.saturating_add(event.times());
-                }
+            EventDetail::Syscall { name, errno, .. } => {
+                let of_kind = match SyscallProfile::Debug.adds().contains(&name.as_str()) {
+                    true => &mut self.calls,
+                    false if errno.as_str() == NO_PERMISSION => &mut self.other_calls,
+                    false => return,
+                };
+                let count = of_kind.entry(name.to_string()).or_default();
+                *count = count.saturating_add(event.times());
                 return;
             }
             _ => return,
@@ -202,7 +222,13 @@ impl DeniedSummary {
         }
         let failed = self.failed.iter().take(MOST);
         lines.extend(failed.map(|r| format!("failed: {}", r.line())));
-        lines.extend(self.calls_line().map(|line| format!("denied: {line}")));
+        let calls = [self.calls_line(), self.other_calls_line()];
+        lines.extend(
+            calls
+                .into_iter()
+                .flatten()
+                .map(|line| format!("denied: {line}")),
+        );
         if self.left_out > 0 {
             lines.push(format!(
                 "denied: {} more times, too often for the log",
@@ -214,21 +240,25 @@ impl DeniedSummary {
 
     /// The denied system calls, with the option that allows them.
     fn calls_line(&self) -> Option<String> {
-        let names: Vec<String> = self
-            .calls
-            .iter()
-            .map(|(name, count)| format!("{name}{}", times(*count)))
-            .collect();
-        (!names.is_empty()).then(|| {
-            let (names, option) = (names.join(", "), Tool::Wrap.debugs());
+        counted(&self.calls).map(|names| {
+            let option = Tool::Wrap.debugs();
             format!("system calls of debuggers: {names}; {option} allows them")
+        })
+    }
+
+    /// The other denied system calls, the most frequent first.
+    fn other_calls_line(&self) -> Option<String> {
+        counted(&self.other_calls).map(|names| match &self.id {
+            Some(id) => format!("system calls: {names}; agentbox audit {id} has the reasons"),
+            None => format!("system calls: {names}"),
         })
     }
 
     /// Writes all of it as Markdown, for a CI job's page.
     pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
         let mut text = String::from("### agentbox\n\n");
-        match self.refused.is_empty() && self.failed.is_empty() && self.calls.is_empty() {
+        let no_call = self.calls.is_empty() && self.other_calls.is_empty();
+        match self.refused.is_empty() && self.failed.is_empty() && no_call {
             true => text.push_str("Nothing was denied.\n"),
             false => {
                 text.push_str("| Refused or failed | Times | What to do |\n| --- | --- | --- |\n");
@@ -241,6 +271,10 @@ impl DeniedSummary {
                 for (name, count) in &self.calls {
                     let option = Tool::Wrap.debugs();
                     text.push_str(&format!("| `{name}` | {count} | {option} allows it |\n"));
+                }
+                for (name, count) in &self.other_calls {
+                    let reason = "`agentbox audit` has the reason";
+                    text.push_str(&format!("| `{name}` | {count} | {reason} |\n"));
                 }
             }
         }
@@ -296,6 +330,21 @@ impl DeniedHost {
         let times = times(self.count);
         format!("{}{times}; {}", self.endpoint(), self.remedy())
     }
+}
+
+/// System calls with their numbers, the most frequent first. `None` if there is none.
+fn counted(calls: &BTreeMap<String, u64>) -> Option<String> {
+    let mut all: Vec<(&String, &u64)> = calls.iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let first = all.iter().take(MOST_CALLS);
+    let mut names: Vec<String> = first
+        .map(|(name, count)| format!("{name}{}", times(**count)))
+        .collect();
+    let more = all.len().saturating_sub(MOST_CALLS);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 /// How often, if more than once.
@@ -408,27 +457,46 @@ mod tests {
         );
     }
 
-    #[test]
-    fn denied_calls_of_debuggers_are_said_with_their_option_and_others_are_not() {
-        let call = |name: &str, count| {
-            let what = EventDetail::Syscall {
-                name: name.into(),
-                call: format!("{name}()").into(),
-                errno: "EPERM".into(),
-            };
-            of(Event {
-                count,
-                ..Event::new(WallName::Syscalls, Verdict::Denied, what)
-            })
+    fn call(name: &str, errno: &str, count: Option<u64>) -> LogLine {
+        let what = EventDetail::Syscall {
+            name: name.into(),
+            call: format!("{name}()").into(),
+            errno: errno.into(),
         };
+        of(Event {
+            count,
+            ..Event::new(WallName::Syscalls, Verdict::Denied, what)
+        })
+    }
+
+    /// Probes of ordinary programs (libuv's io_uring, a kind of socket) are no news, and would be a line at each run.
+    #[test]
+    fn denied_calls_are_said_with_an_option_or_with_where_the_reasons_are_and_probes_are_not() {
         let log = [
-            call("ptrace", Some(3)),
-            call("process_vm_readv", None),
-            call("mount", None),
+            call("ptrace", "EPERM", Some(3)),
+            call("process_vm_readv", "EPERM", None),
+            call("mount", "EPERM", None),
+            call("unshare", "EPERM", Some(2)),
+            call("io_uring_setup", "ENOSYS", Some(7)),
+            call("socket", "EAFNOSUPPORT", None),
         ];
-        let summary = DeniedSummary::of(&log);
-        let line = "denied: system calls of debuggers: process_vm_readv, ptrace x3; --set syscalls.profile=debug allows them";
-        assert_eq!(summary.lines(), [line]);
+        let lines = [
+            "denied: system calls of debuggers: ptrace x3, process_vm_readv; --set syscalls.profile=debug allows them",
+            "denied: system calls: unshare x2, mount; agentbox audit w1 has the reasons",
+        ];
+        let summary = DeniedSummary::of(&log).of_container("w1");
+        assert_eq!(summary.lines(), lines);
+        assert!(DeniedSummary::of(&log[4..]).is_empty());
+    }
+
+    #[test]
+    fn many_denied_calls_are_one_line() {
+        let log: Vec<LogLine> = (0..300)
+            .map(|n| call(&format!("call{}", n % 30), "EPERM", Some(1 << 60)))
+            .collect();
+        let lines = DeniedSummary::of(&log).lines();
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].ends_with(", 24 more"), "{lines:?}");
     }
 
     /// NEWCOMER3, friction 7: git said "agent refused operation?", and `wrap` nothing.
