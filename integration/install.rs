@@ -326,8 +326,64 @@ fn u_b6_it_is_not_taken_away_from_under_containers() {
         "{said}"
     );
     assert_eq!(root.files(), before);
+    // A dry run has the diff too, and ends with the same refusal.
+    root.write(DAEMON_JSON, OTHERS);
+    root.install(&[]).ok();
+    let before = root.files();
+    let seen = root.install(&["--uninstall", "--dry-run"]);
+    assert_eq!(seen.code, 3, "{seen}");
+    assert!(
+        seen.stdout.contains("--- a/etc/docker/daemon.json") && seen.stderr.contains("agent-1"),
+        "{seen}"
+    );
+    assert_eq!(root.files(), before);
     root.install(&["--uninstall", "--force"]).ok();
     assert!(!root.files().contains_key("usr/local/bin/agentbox"));
+}
+
+/// A tarball's program and a package's: the shell ran the old one, Docker the new one, and no line said so.
+#[test]
+fn another_agentbox_beside_the_installed_one_is_named() {
+    let root = Root::new("twin");
+    let other = root.0.join("usr/bin/agentbox");
+    root.write("usr/bin/agentbox", "another build");
+    let said = root.install(&[]).ok();
+    assert!(
+        said.contains("/usr/bin/agentbox is another agentbox: engines run /usr/local/bin/agentbox"),
+        "{said}"
+    );
+    // The control: the same program, and a script.
+    fs::copy(program(), &other).unwrap();
+    let said = root.install(&[]).ok();
+    assert!(!said.contains("another agentbox"), "{said}");
+    fs::write(&other, "#!/bin/sh\nexec agentbox\n").unwrap();
+    let said = root.install(&[]).ok();
+    assert!(!said.contains("another agentbox"), "{said}");
+}
+
+/// The program was copied already when the read-only /etc/docker stopped it.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_directory_that_cannot_be_written_stops_it_before_the_first_step() {
+    let root = Root::new("read-only");
+    root.write(DAEMON_JSON, OTHERS);
+    let before = root.files();
+    let mounted = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && exec \"$2\" install --destdir \"$3\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", mounted, "sh"]);
+    command
+        .arg(root.0.join("etc/docker"))
+        .arg(program())
+        .arg(&root.0);
+    let said = run_for(HANGS, &mut command).failed();
+    assert!(
+        said.contains("etc/docker\": Read-only file system (os error 30); nothing was changed"),
+        "{said}"
+    );
+    assert_eq!(said.matches("Read-only").count(), 1, "{said}");
+    assert_eq!(root.files(), before);
+    // The control: it can be written.
+    root.install(&[]).ok();
 }
 
 #[test]
@@ -353,6 +409,8 @@ fn a_sandbox_of_an_ordinary_user_stops_it_too() {
             said.contains("1 sandboxes") && said.contains("mine"),
             "{said}"
         );
+        let owner = format!("mine of user {uid}");
+        assert_eq!(said.contains(&owner), uid != 0, "{said}");
         fs::remove_dir_all(dir).unwrap();
     }
     root.install(&["--uninstall"]).ok();

@@ -46,6 +46,10 @@ pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
     let plan = match install::removal(&system, running) {
         // A package's script stops at this error, and goes on after all others.
         Err(error @ InstallError::Running { .. }) => {
+            // The diff of a later removal is of use before the sandboxes are gone.
+            if depth == RunDepth::DryRun {
+                follow(&install::removal(&system, RunningSandboxes::Ignore)?, depth)?;
+            }
             log::fatal(&error.into());
             return Ok(ExitCode::from(RUNNING));
         }
@@ -56,11 +60,17 @@ pub fn uninstall(args: &Uninstall) -> Result<ExitCode> {
 
 /// Prints and makes each step, or shows it.
 fn follow(plan: &InstallPlan, depth: RunDepth) -> Result<ExitCode> {
-    for step in &plan.steps {
+    if depth == RunDepth::Real {
+        plan.check_directories()?;
+    }
+    for (before, step) in plan.steps.iter().enumerate() {
         match depth {
             RunDepth::Real => {
                 out::line(&escape(&step.words))?;
-                step.apply()?;
+                step.apply().map_err(|error| match before {
+                    0 => error,
+                    _ => InstallError::Half(Box::new(error)),
+                })?;
             }
             RunDepth::DryRun => {
                 out::line(&format!("would {}", escape(&step.words)))?;

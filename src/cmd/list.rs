@@ -82,14 +82,21 @@ pub fn run(global: &GlobalOptions, args: &List) -> Result<ExitCode> {
     // Also without a terminal: an empty table looks as if nothing ran. Programs use --quiet or JSON.
     let is_for_reading =
         reader == Reader::Listens && !args.quiet && args.format == TableFormat::Table;
-    if is_for_reading && lines.is_empty() && !args.all && !global.root_given {
-        let elsewhere = store::all()?.len();
-        if let Some(hint) = hint(elsewhere) {
+    if is_for_reading && lines.is_empty() && !global.root_given {
+        let hint = match (args.all, store::is_of_ordinary_user()) {
+            (false, _) => hint(store::all()?.len()),
+            (true, true) => None,
+            (true, false) => Some(USERS_OWN.to_owned()),
+        };
+        if let Some(hint) = hint {
             crate::log::complain(&hint);
         }
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Said to root above an empty table.
+const USERS_OWN: &str = "agentbox: only a user lists the sandboxes of their own `wrap`: sudo -u USER agentbox list --all";
 
 /// Where the containers are, for a caller who sees an empty table. Engines give `--root`.
 fn hint(elsewhere: usize) -> Option<String> {

@@ -28,6 +28,8 @@ pub struct RegisteredProgram {
 pub enum ProgramState {
     /// A program that only root can change.
     Usable,
+    /// The same, with other content than this program.
+    Another,
     /// Users besides root can change it.
     OpenToOthers,
     /// There is no file.
@@ -75,7 +77,9 @@ pub fn read() -> Vec<EngineFacts> {
             version: info.version,
             runtime: info.runtime.map(look),
         });
-        found.push(EngineFacts::Docker(info.map_err(|error| error.to_string())));
+        found.push(EngineFacts::Docker(
+            info.map_err(|error| log::chain(&error)),
+        ));
     }
     found.extend(containerd());
     if program::find("podman").is_ok() {
@@ -216,6 +220,7 @@ fn look(path: PathBuf) -> RegisteredProgram {
             ProgramState::NotExecutable
         }
         (None, Ok(_)) => ProgramState::OpenToOthers,
+        (Some(_), Ok(_)) if install::is_another(&path) => ProgramState::Another,
         (Some(_), Ok(_)) => ProgramState::Usable,
     };
     RegisteredProgram { path, state }
@@ -242,7 +247,20 @@ mod tests {
         assert_eq!(look("agentbox".into()).state, ProgramState::NotAbsolute);
         assert_eq!(look(PathBuf::new()).state, ProgramState::NotAbsolute);
         let shell = program::find("sh").unwrap();
-        assert_eq!(look(shell).state, ProgramState::Usable);
+        assert_eq!(look(shell).state, ProgramState::Another);
+        let own = std::env::current_exe().unwrap();
+        let is_another = |path| crate::install::is_another(path);
+        assert!(!is_another(&own) && is_another(Path::new("/proc/self/../../bin/sh")));
+        // A copy, a copy with another end, and a script that may start this program.
+        let copy = base.join("copy");
+        std::fs::copy(&own, &copy).unwrap();
+        assert!(!is_another(&copy));
+        let mut bytes = std::fs::read(&copy).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(&copy, bytes).unwrap();
+        assert!(is_another(&copy));
+        std::fs::write(&copy, "#!/bin/sh\nexec agentbox \"$@\"\n").unwrap();
+        assert!(!is_another(&copy));
         std::fs::remove_dir_all(base).unwrap();
     }
 

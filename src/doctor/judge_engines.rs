@@ -48,6 +48,13 @@ fn program(name: &'static str, program: &RegisteredProgram) -> Check {
     };
     match state {
         ProgramState::Usable => check,
+        ProgramState::Another => Check {
+            found: format!("runs {path:?}, which is not the agentbox that you run now"),
+            ..check.lacking(
+                CheckState::Warning,
+                "remove one of the two (`program` has the path of yours), or register yours: `agentbox install`, as root",
+            )
+        },
         ProgramState::Absent => missing(check, "is not there"),
         ProgramState::NotExecutable => missing(check, "cannot be executed"),
         ProgramState::OpenToOthers => check.lacking(

@@ -356,6 +356,7 @@ fn the_program_of_an_engine_is_judged_not_only_this_one() {
         (ProgramState::NotExecutable, Missing, false),
         (ProgramState::OpenToOthers, Warning, true),
         (ProgramState::NotAbsolute, Warning, true),
+        (ProgramState::Another, Warning, true),
         (ProgramState::Unknown("EACCES".to_owned()), Warning, true),
     ] {
         let program = || RegisteredProgram {

@@ -13,6 +13,7 @@
 //! | [`files`] | reads files that no other user can write, writes atomically |
 //! | [`daemon`] | asks Docker whether it has the runtime |
 //! | [`record`] | what was installed, for the removal |
+//! | [`twin`] | other agentbox programs than this one |
 
 mod containerd;
 pub mod daemon;
@@ -27,6 +28,7 @@ mod removal;
 mod step;
 #[cfg(test)]
 mod tests;
+mod twin;
 
 use std::path::{Path, PathBuf};
 
@@ -34,8 +36,10 @@ pub use containerd::{handler, has_no_pods};
 pub use plan::plan;
 pub use removal::{RunningSandboxes, removal};
 pub use step::InstallPlan;
+pub use twin::is_another;
 
 use crate::engines::daemon::CONTAINERD_CONFIG;
+use crate::log::chain;
 use files::TextFile;
 
 const PODMAN: &str = "/etc/containers/containers.conf.d/agentbox.conf";
@@ -84,7 +88,7 @@ pub enum InstallError {
     NotListed(u64),
     /// Sandboxes would lose the program that manages them.
     #[error(
-        "{count} sandboxes are on this node ({names}): remove them first (`agentbox list --all` shows them), or use --force"
+        "{count} sandboxes are on this node ({names}): remove them first (`agentbox list --all`, as their user), or use --force"
     )]
     Running {
         /// Their number.
@@ -93,13 +97,19 @@ pub enum InstallError {
         names: String,
     },
     /// An error of the kernel.
-    #[error("{step}: {source}")]
+    #[error("{step}")]
     Io {
         /// The failed operation.
         step: String,
         /// The kernel's error.
         source: std::io::Error,
     },
+    /// A directory in which no file can be made.
+    #[error("write in {0:?}: {1}; nothing was changed: make it writable and run this again")]
+    NotWritable(PathBuf, std::io::Error),
+    /// A step failed, after others were made.
+    #[error("{}; earlier steps were made: correct this and run it again", chain(.0))]
+    Half(Box<InstallError>),
 }
 
 impl InstallError {

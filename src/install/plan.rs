@@ -11,7 +11,7 @@ use super::record::{InstallRecord, RecordKind};
 use super::step::{DockerReload, InstallPlan, Judge, NewText, SystemCommand};
 use super::{
     APPARMOR, CONFIG, CONFIG_DIGEST, InstallError, PODMAN, RECORD, TargetSystem, backup,
-    containerd, docker, own, podman,
+    containerd, docker, own, podman, twin,
 };
 use crate::engines::daemon::{
     CONTAINERD_CONFIG, DOCKER_CONFIG, DOCKER_CONFIGS, DOCKER_PID, DOCKER_SOCKET, PODMAN_CONFIGS,
@@ -339,6 +339,11 @@ impl Installation<'_> {
             self.write(words, RECORD, before, text);
             self.plan.steps.rotate_right(1);
         }
+        let installed = self.record.of(RecordKind::Binary).into_iter();
+        let usual = PACKAGES.map(|dir| Path::new(dir).join("agentbox"));
+        let others = installed.map(PathBuf::from).chain(usual);
+        let remarks = twin::remarks(self.system, &self.binary, others);
+        self.plan.notes.extend(remarks);
         let binary = self.binary_text();
         self.plan.afterwards.extend([
             format!("check this machine: {binary} doctor"),

@@ -61,7 +61,7 @@ pub fn removal(
 
 /// Refuses while there are sandboxes: without the program they can be neither inspected, stopped nor removed.
 fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
-    let mut indexes = vec![system.real("/run/agentbox/index")];
+    let mut indexes = vec![(system.real("/run/agentbox/index"), 0)];
     let below = |path: &str| {
         fs::read_dir(system.real(path))
             .into_iter()
@@ -81,24 +81,31 @@ fn refuse_running(system: &TargetSystem) -> Result<(), InstallError> {
     let own = users
         .chain(shared)
         .filter(|(path, uid)| is_users(path, *uid));
-    indexes.extend(own.map(|(path, _)| path.join("index")));
-    let mut names: Vec<String> = indexes
-        .iter()
-        .flat_map(|index| fs::read_dir(index).into_iter().flatten().flatten())
-        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .map(|key| {
-            key.split_once('-')
-                .map_or(key.clone(), |(_, id)| id.to_owned())
-        })
-        .collect();
+    indexes.extend(own.map(|(path, uid)| (path.join("index"), uid)));
+    let sandboxes = |(index, uid): &(PathBuf, u32)| {
+        let entries = fs::read_dir(index).into_iter().flatten().flatten();
+        let keys = entries
+            .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        keys.map(|key| named(&key, *uid)).collect::<Vec<_>>()
+    };
+    let mut names: Vec<String> = indexes.iter().flat_map(sandboxes).collect();
     names.sort();
     match names.is_empty() {
         true => Ok(()),
         false => Err(InstallError::Running {
             count: names.len(),
-            names: bounded(&escape(&names.join(" ")), 200),
+            names: bounded(&escape(&names.join(", ")), 200),
         }),
+    }
+}
+
+/// A sandbox by its key. Only its own user sees one of `wrap`.
+fn named(key: &str, uid: u32) -> String {
+    let id = key.split_once('-').map_or(key, |(_, id)| id);
+    match uid {
+        0 => id.to_owned(),
+        uid => format!("{id} of user {uid}"),
     }
 }
 

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::fs::{Access, AtFlags, CWD};
+
 use super::daemon;
 use super::diff;
 use super::files::{self, NewContent, TextFile};
@@ -93,6 +95,27 @@ pub enum DockerReload {
 }
 
 impl InstallPlan {
+    /// Refuses if a directory in which a step would make or remove a file cannot be written.
+    ///
+    /// # Errors
+    /// Such a directory, before any step.
+    pub fn check_directories(&self) -> Result<(), InstallError> {
+        for step in &self.steps {
+            let path = match &step.effect {
+                StepEffect::Text(change) => &change.path,
+                StepEffect::Program { path, .. } | StepEffect::Remove(path) => path,
+                StepEffect::RemoveDirectory(_) | StepEffect::Run(_) => continue,
+            };
+            let mut above = path.ancestors().skip(1);
+            let Some(directory) = above.find(|above| above.exists()) else {
+                continue;
+            };
+            rustix::fs::accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS)
+                .map_err(|error| InstallError::NotWritable(directory.to_owned(), error.into()))?;
+        }
+        Ok(())
+    }
+
     fn push(&mut self, words: String, effect: StepEffect) {
         self.steps.push(InstallStep { words, effect });
     }

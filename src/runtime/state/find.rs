@@ -63,9 +63,17 @@ fn name(identity: &ContainerIdentity) -> Option<String> {
     Some(identity.short())
 }
 
-/// Why a container that an engine lists may be none of ours.
-const NOT_OURS: &str =
-    "only root sees engines' containers, and one without --runtime=agentbox has no walls";
+/// Where else the container may be. Records of root and of each user are apart.
+fn elsewhere_hint(is_ordinary_user: bool) -> &'static str {
+    match is_ordinary_user {
+        true => {
+            "only root sees engines' containers, and one without --runtime=agentbox has no walls"
+        }
+        false => {
+            "`sudo -u USER agentbox` sees a user's wrap, and a container without --runtime=agentbox has no walls"
+        }
+    }
+}
 
 /// The error for a text that names no container. With the ids that begin so, if it is too short to choose by; else with
 /// the nearest name. Nobody knows the id of an engine by heart.
@@ -91,7 +99,7 @@ fn unknown<'a>(
         // Engines ask by whole ids.
         (true, _) if is_whole => text,
         (true, Some(meant)) => format!("{text}{}", DidYouMean(Some(&meant))),
-        (true, None) => format!("{text}; {NOT_OURS}"),
+        (true, None) => format!("{text}; {}", elsewhere_hint(store::is_of_ordinary_user())),
         (false, _) => format!(
             "{text}; give {SHOWN} characters or the name: {}",
             few(ids, 80)
@@ -312,9 +320,10 @@ mod tests {
         );
         assert!(said("4b13").ends_with(": 4b13-job-of-mine, 4b139df20000, 4b139df2fd23"));
         for text in ["", "5", "4b139df2fd24", "4b139df2fd23x"] {
+            let hint = elsewhere_hint(store::is_of_ordinary_user());
             assert_eq!(
                 said(text),
-                format!("container does not exist: {text}; {NOT_OURS}")
+                format!("container does not exist: {text}; {hint}")
             );
         }
         let whole = LONG.replace('4', "5");
@@ -333,9 +342,17 @@ mod tests {
             "container does not exist: agnt; did you mean agent?"
         );
         assert!(said("nigthly").ends_with("did you mean nightly?"));
-        assert!(said("something").ends_with(NOT_OURS), "the control");
+        assert!(said("something").contains("has no walls"), "the control");
         let other = LONG.replace("4b13", "4b14");
         assert_eq!(said(&other), format!("container does not exist: {other}"));
+    }
+
+    /// Root was told that only root sees it.
+    #[test]
+    fn each_caller_is_told_of_the_containers_that_another_caller_sees() {
+        assert!(elsewhere_hint(true).starts_with("only root sees engines'"));
+        let root = elsewhere_hint(false);
+        assert!(root.contains("sudo -u USER") && !root.contains("only root"));
     }
 
     #[test]
