@@ -104,7 +104,10 @@ pub(super) struct Cost {
     budget: SearchBudget,
     start: Instant,
     entries: usize,
+    directories: usize,
     steps: usize,
+    /// What the present pass over known directories has looked at, and will look at.
+    pass: (usize, usize),
     bytes: u64,
     masks: usize,
     names: usize,
@@ -120,7 +123,9 @@ impl Cost {
             budget,
             start: Instant::now(),
             entries: 0,
+            directories: 0,
             steps: 0,
+            pass: (0, 0),
             bytes: 0,
             masks: 0,
             names: 0,
@@ -146,7 +151,21 @@ impl Cost {
     /// Counts a repeated check of a known directory, which takes only time.
     pub(super) fn step(&mut self) {
         self.steps += 1;
+        self.pass.0 += 1;
         if self.steps % ENTRIES == 1 {
+            self.look();
+        }
+    }
+
+    /// Begins a pass over so many known directories.
+    pub(super) fn begin_pass(&mut self, directories: usize) {
+        self.pass = (0, directories);
+    }
+
+    /// Counts a directory that is opened. Those without entries take time too.
+    pub(super) fn directory(&mut self) {
+        self.directories += 1;
+        if self.directories % ENTRIES == 1 {
             self.look();
         }
     }
@@ -236,10 +255,14 @@ impl Cost {
     }
 
     fn look(&mut self) {
-        let (entries, steps) = (self.entries, self.steps);
-        self.progress.tell(|| match steps {
-            0 => format!("{entries} entries"),
-            _ => format!("{entries} entries, looking again at {steps}"),
+        let (entries, directories) = (self.entries, self.directories);
+        let (steps, (looked_at, all)) = (self.steps, self.pass);
+        self.progress.tell(|| match (steps, looked_at <= all) {
+            (0, _) => format!("{entries} entries, {directories} directories"),
+            (_, true) => {
+                format!("{entries} entries, looking again at {looked_at} of {all} directories")
+            }
+            (_, false) => format!("{entries} entries, looking again at {steps}"),
         });
         if self.start.elapsed() > self.budget.time {
             let (seen, seconds) = (self.entries, self.budget.time.as_secs());

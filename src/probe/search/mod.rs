@@ -206,6 +206,7 @@ impl<'a> Search<'a> {
     fn all(&mut self) -> Result<(), String> {
         let mut unread = None;
         while let Some(number) = self.places.next() {
+            self.cost.directory();
             if let Err(why) = self.directory(number) {
                 unread.get_or_insert(why);
             }

@@ -122,7 +122,9 @@ impl Search<'_> {
     /// The directories that changed since they were listed, without the busy ones.
     fn changed(&mut self) -> Result<Vec<u32>, String> {
         let mut changed = Vec::new();
-        for number in self.places.listed() {
+        let listed = self.places.listed();
+        self.cost.begin_pass(listed.len());
+        for number in listed {
             if !self.busy.has(number) && !self.is_still(number)? {
                 changed.push(number);
             }

@@ -118,3 +118,31 @@ fn masks_are_limited_in_number_and_in_bytes_of_paths() {
         assert_eq!(masked, most + 1);
     }
 }
+
+/// Directories without entries are opened for as long as others: a search that looked at the clock by entries alone was
+/// silent in them, and did not stop.
+#[test]
+fn the_clock_is_looked_at_in_directories_without_entries() {
+    let scratch = TestDir::new("search-empty");
+    for number in 0..300 {
+        fs::create_dir(scratch.0.join(format!("{number}"))).unwrap();
+    }
+    let root = rustix::fs::open(&scratch.0, OFlags::PATH, Mode::empty()).unwrap();
+    let (never, meant) = (NeverList::builtin(), VisibleCredentials::new());
+    let (unwanted, view) = (HiddenNames::new(never, &meant), MountView::default());
+    let mut limit = budget(1000, 1 << 20);
+    limit.time = Duration::from_millis(200);
+    let mut search = Search::new(&root, &unwanted, &view, limit);
+    let mut listed = 0;
+    // The first directory has all of the entries. Each listing of another one takes longer than a 64th of the time.
+    search.hook = Some(Box::new(|_| {
+        listed += 1;
+        if listed > 1 {
+            std::thread::sleep(Duration::from_millis(4));
+        }
+    }));
+    let why = search.all().unwrap_err();
+    assert!(why.contains("reached only"), "{why}");
+    drop(search);
+    assert!(listed < 200, "{listed}");
+}
