@@ -217,6 +217,7 @@ fn explanation(
         tool: Default::default(),
         landlock: None,
         left: Default::default(),
+        approvals: Vec::new(),
         now: None,
         settings: Vec::new(),
         name: "container ID".to_owned(),

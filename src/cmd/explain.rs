@@ -16,6 +16,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::clock;
 use crate::runtime::create::{self, WrapParts};
 use crate::runtime::filter;
+use crate::runtime::network::control;
 use crate::runtime::runs::{FILTER, read};
 use crate::runtime::state::decision::SavedDecision;
 use crate::runtime::state::find;
@@ -68,6 +69,7 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
                 landlock: None,
                 settings: Vec::new(),
                 left,
+                approvals: approvals(&record),
                 now,
                 tool: identity.tool(),
                 identity: Some(identity),
@@ -91,6 +93,27 @@ pub fn run(global: &GlobalOptions, args: &Explain) -> Result<ExitCode> {
         out::text(&explain::text(&subject, length))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The approvals in force in a container's network, by its sidecar.
+fn approvals(record: &Record) -> Vec<String> {
+    let lives = record.init.is_some_and(ProcessId::is_alive);
+    let plan = record.plan();
+    let asks = plan.is_some_and(|plan| plan.network.asking.is_some());
+    if !asks || !lives {
+        return Vec::new();
+    }
+    let status = find::network_of(record.clone()).and_then(|first| {
+        let place = ContainerPaths::new(&first.root, &first.id)?;
+        control::status(&place.dir(), &first)
+    });
+    // A sidecar that does not answer hides no wall.
+    let status = status.unwrap_or_else(|error| {
+        log::warn!("its approvals are unknown: {}", crate::log::chain(&error));
+        None
+    });
+    let asking = status.and_then(|status| status.asking);
+    asking.map_or_else(Vec::new, |asking| asking.approved)
 }
 
 /// Takes the rules of the network that a container shares: those in its record are from the time of joining. If that
@@ -176,6 +199,7 @@ pub(super) fn of_bundle(
         landlock,
         settings,
         left: TimeLeft::default(),
+        approvals: Vec::new(),
         now: None,
         tool,
         identity: None,

@@ -323,6 +323,7 @@ fn subject(name: &str, decided: DecidedPlan) -> explain::ExplainedContainer {
     explain::ExplainedContainer {
         landlock: None,
         left: TimeLeft::default(),
+        approvals: Vec::new(),
         now: None,
         settings: Vec::new(),
         tool: crate::policy::Tool::default(),

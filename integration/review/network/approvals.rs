@@ -96,4 +96,15 @@ fn n_m7_an_approval_grants_what_was_shown() {
         said.starts_with("approved: other.example.test:443\ncontainer "),
         "{said}"
     );
+    // `explain` has it with what is left of it.
+    let ends = ["approve", &id, "files.example.test:443", "--for", "10m"];
+    agentbox(&ends).ok();
+    let said = agentbox(&["explain", &id]).ok();
+    assert!(
+        said.contains("approved: other.example.test:443\n"),
+        "{said}"
+    );
+    let until = "approved: files.example.test:443 until ";
+    let line = said.lines().find(|line| line.contains(until));
+    assert!(line.is_some_and(|line| line.ends_with(" s left")), "{said}");
 }

@@ -55,6 +55,9 @@ pub struct ExplainedContainer {
     /// What is left of its time limits, if it runs and has any.
     #[serde(flatten)]
     pub left: TimeLeft,
+    /// The approvals in force, with what is left of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<String>,
     /// The time, for what is left of rules and secrets; `None` if it does not run.
     #[serde(skip)]
     pub now: Option<ClockReading>,
@@ -155,6 +158,9 @@ pub fn text(subject: &ExplainedContainer, length: PageLength) -> String {
             walls(&mut page, &decided.plan, filter, subject.tool);
             time::left(&mut page, subject.left);
             time::ends(&mut page, &decided.plan.network, subject.now);
+            for approval in &subject.approvals {
+                page.head("approved", approval);
+            }
             origins::explain(&mut page, &decided.origins);
         }
     }
