@@ -639,6 +639,14 @@ fn wrap_without_root_keeps_a_log_under_every_policy() {
         // The first line is the command itself.
         assert_eq!(forged.trim(), (index + 1).to_string(), "{policy}");
     }
+    // A log that cannot be read (a umask of 0777) is left out of the others, and the exit status says so.
+    let whole = person.agentbox(&["audit", "--json"]).ok();
+    person.does(&format!("chmod 0 $(ls {runs}/*/node.jsonl | head -1)"));
+    let seen = person.agentbox(&["audit", "--json"]);
+    assert_eq!(seen.code, 3, "{seen}");
+    assert!(seen.stderr.contains("is left out"), "{seen}");
+    let lines = seen.stdout.lines().count();
+    assert!(lines > 0 && lines < whole.lines().count(), "{seen}");
 }
 
 /// The user's own files appear as root's in their user namespace.

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::DateTime;
 
-use super::events::duration;
 use super::out::{self, Reader, TableFit};
+use super::until::since;
 use crate::audit::report::{self, RunHeader};
 use crate::audit::{
     Event, EventDetail, LifeState, LogLine, LoggedCommand, PlainText, Verdict, WallName, markdown,
@@ -232,7 +232,18 @@ fn latest(args: &Audit, wanted: &LineFilter) -> Result<ExitCode> {
             break;
         }
         let found = FoundRun::of(run)?;
-        let logs = found.logs()?;
+        let logs = match found.logs() {
+            Ok(logs) => logs,
+            // The others are of use. This one is missing from them, as the exit status says.
+            Err(error) => {
+                let (run, why) = (run.name(), crate::log::chain(&error));
+                crate::log::complain(&format!(
+                    "agentbox: the log of run {run} is left out: {why}"
+                ));
+                code = ExitCode::from(BROKEN);
+                continue;
+            }
+        };
         let lines = wanted.among(&logs);
         if is_of_lines {
             for line in &lines {
@@ -380,22 +391,6 @@ impl LineFilter {
         let lines = logs.lines().into_iter();
         lines.filter(|line| self.keeps(line)).collect()
     }
-}
-
-/// A time in the form of the log, which can be compared as text.
-fn since(text: &str) -> Result<String> {
-    let ago = duration(text).and_then(|ago| chrono::Duration::from_std(ago).ok());
-    let ago = ago.and_then(|ago| Utc::now().checked_sub_signed(ago));
-    let when: DateTime<Utc> = match (DateTime::parse_from_rfc3339(text), ago) {
-        (Ok(time), _) => time.into(),
-        (Err(_), Some(ago)) => ago,
-        (Err(_), None) => {
-            bail!(
-                "--since {text:?} is neither a time such as 2026-01-02T03:04:05Z nor a duration such as 10m"
-            )
-        }
-    };
-    Ok(when.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 #[cfg(test)]

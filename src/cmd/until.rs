@@ -1,8 +1,9 @@
-//! A time of `--until`: a date with its offset, or `HH:MM` of the next 24 hours.
+//! A time of `--until`: a date with its offset, or `HH:MM` of the next 24 hours. A time of `--since`.
 
-use anyhow::{Context, Result, ensure};
-use chrono::{DateTime, Days, Local, LocalResult, NaiveTime, TimeZone};
+use anyhow::{Context, Result, bail, ensure};
+use chrono::{DateTime, Days, Local, LocalResult, NaiveTime, SecondsFormat, TimeZone, Utc};
 
+use super::events::duration;
 use crate::rules::EndDate;
 
 /// The date of this text, which must not be over.
@@ -47,6 +48,22 @@ fn next<Z: TimeZone>(time: NaiveTime, now: &DateTime<Z>) -> Option<EndDate> {
         .map(|one| one.timestamp())
         .filter(|at| *at > now.timestamp());
     coming.next().and_then(EndDate::of)
+}
+
+/// A time in the form of the log, which can be compared as text.
+pub(super) fn since(text: &str) -> Result<String> {
+    let ago = duration(text).and_then(|ago| chrono::Duration::from_std(ago).ok());
+    let ago = ago.and_then(|ago| Utc::now().checked_sub_signed(ago));
+    let when: DateTime<Utc> = match (DateTime::parse_from_rfc3339(text), ago) {
+        (Ok(time), _) => time.into(),
+        (Err(_), Some(ago)) => ago,
+        (Err(_), None) => {
+            bail!(
+                "--since {text:?} is neither a time such as 2026-01-02T03:04:05Z nor a duration such as 10m"
+            )
+        }
+    };
+    Ok(when.to_rfc3339_opts(SecondsFormat::Millis, true))
 }
 
 #[cfg(test)]
