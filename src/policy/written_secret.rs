@@ -148,7 +148,8 @@ impl WrittenSecret {
             (Some(file), None, None, None) if self.of_user => UserSource::File(path(file)?),
             (None, None, Some([program, arguments @ ..]), None) if self.of_user => {
                 UserSource::Command(SecretCommand {
-                    program: path(program)?,
+                    program: path(program)
+                        .map_err(|why| format!("{why}, such as /usr/bin/pass (`command -v`)"))?,
                     arguments: arguments.to_vec(),
                     variables: self.command_env.clone(),
                     seconds: match self.command_seconds {
@@ -364,6 +365,8 @@ mod tests {
             secret.within(Path::new("/home/me"))
         };
         let source = |text: &str| read(text).unwrap().of_user().unwrap().clone();
+        let why = read("command = [\"pass\", \"show\"]").unwrap_err();
+        assert!(why.contains("such as /usr/bin/pass"), "{why}");
         for path in ["~/k", "/home/me/k"] {
             let file = source(&format!("file = \"{path}\""));
             assert_eq!(file, UserSource::File("/home/me/k".parse().unwrap()));
