@@ -342,7 +342,8 @@ impl Installation<'_> {
         let installed = self.record.of(RecordKind::Binary).into_iter();
         let usual = PACKAGES.map(|dir| Path::new(dir).join("agentbox"));
         let others = installed.map(PathBuf::from).chain(usual);
-        let remarks = twin::remarks(self.system, &self.binary, others);
+        let on_node = |path: &Path| self.system.real_path(path);
+        let remarks = twin::remarks(on_node, &self.binary, others);
         self.plan.notes.extend(remarks);
         let binary = self.binary_text();
         self.plan.afterwards.extend([

@@ -7,8 +7,6 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::TargetSystem;
-
 /// The beginning of a script, which may well start this program.
 const SCRIPT: &[u8] = b"#!";
 
@@ -44,14 +42,15 @@ fn differs(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// A remark for each of these paths that has another program than this one. `binary` is where this one goes.
+/// A remark for each of these paths that has another program than this one. `binary` is where this one goes, and `on_node`
+/// makes a path of this system of one in the target system.
 pub(super) fn remarks(
-    system: &TargetSystem,
+    on_node: impl Fn(&Path) -> PathBuf,
     binary: &Path,
     paths: impl Iterator<Item = PathBuf>,
 ) -> Vec<String> {
     // /usr/sbin may be a link to /usr/bin.
-    let real = |path: &Path| fs::canonicalize(system.real_path(path)).ok();
+    let real = |path: &Path| fs::canonicalize(on_node(path)).ok();
     let own = real(binary);
     let others: BTreeSet<PathBuf> = paths.collect();
     let others = others.into_iter().filter(|path| {
