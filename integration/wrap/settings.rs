@@ -672,3 +672,35 @@ fn settings_above_a_repository_of_the_commands_making_are_told() {
     let shown = person.does(&format!("cd {sub}; {} trust --yes", program()));
     assert!(shown.contains("src/project/.agentbox.toml says"), "{shown}");
 }
+
+/// An error about a path said `--read`, which nobody had typed.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_path_that_a_file_of_settings_has_is_told_with_that_file() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    for (text, option) in [
+        ("read = [\"~/missing\"]\n", "--read"),
+        ("write = [\"~/missing\"]\n", "--write"),
+        ("env-file = [\"~/missing\"]\n", "open"),
+        ("summary = \"~/missing/summary.md\"\n", "--summary"),
+    ] {
+        let own = person.own_settings(text);
+        let said = person.agentbox(&["wrap", "--", "true"]).failed();
+        assert!(said.contains(&own) && said.contains(option), "{said}");
+    }
+    // The control: an option's path is told alone.
+    let own = person.own_settings("");
+    let typed = ["wrap", "--read", "/none/such", "--", "true"];
+    let said = person.agentbox(&typed).failed();
+    assert!(said.contains("--read") && !said.contains(&own), "{said}");
+    // A rule whose end is past is told before the command starts, once.
+    let past = "a.test until 2020-01-01T00:00:00Z";
+    let typed = ["wrap", "--allow", past, "--", "true"];
+    let seen = person.agentbox(&typed);
+    let line = format!("agentbox: rules that have expired: {past}; give a later end");
+    assert_eq!(seen.code, 0, "{seen}");
+    assert_eq!(seen.stderr.matches(&line).count(), 1, "{seen}");
+    let seen = person.agentbox(&[&["wrap", "-q"], &typed[1..]].concat());
+    assert!(!seen.stderr.contains("expired"), "{seen}");
+}

@@ -10,7 +10,7 @@ use super::{
     NodeSecret, Policy, PolicyName, Tool, Upstream, WrapOptions,
 };
 use crate::rules::request::FieldPattern;
-use crate::rules::{NetworkLimit, NetworkPrefix};
+use crate::rules::{ClockReading, Expiry, NetworkLimit, NetworkPrefix};
 
 /// All inputs of a container's policy.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +126,20 @@ pub struct ResolvedPolicy {
     /// The node's honeytokens for containers of this policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub honey: Vec<HoneyValue>,
+}
+
+impl ResolvedPolicy {
+    /// The rules, and the secrets, that have ended at this time, each with its end.
+    pub fn expired(&self, now: ClockReading) -> [Vec<String>; 2] {
+        let rules = self.policy.network.temporary.iter();
+        let rules = rules.filter(|one| one.term.end(now).is_some_and(|end| end.is_over(now)));
+        let secrets = self.secrets.iter().filter_map(|secret| {
+            let until = secret.until?;
+            let is_over = Expiry::at(until).is_over(now);
+            is_over.then(|| format!("{} until {until}", secret.name))
+        });
+        [rules.map(ToString::to_string).collect(), secrets.collect()]
+    }
 }
 
 /// How far annotations may loosen the chosen policy.

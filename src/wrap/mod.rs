@@ -11,6 +11,7 @@ mod caches;
 mod closing;
 mod command;
 mod credentials;
+mod denied_calls;
 mod environment;
 mod error;
 mod git_signing;
@@ -62,7 +63,6 @@ use crate::runtime::network::counted;
 use crate::runtime::runs::RunDir;
 use crate::runtime::unprivileged;
 use crate::runtime::user_relay::UserSockets;
-use crate::sidecar;
 use agents::{Agent, AgentHome, ProgramPlaces};
 use bundle::{BundleRoot, WrapBundle};
 use cache_store::WorkspaceStore;
@@ -124,7 +124,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     }
     let signer = wanted.signer(&prepared.signs)?;
     let _kept = prepared.keep(wanted)?;
-    let summary = summary::open(wanted)?;
+    let summary = wanted.named(summary::open(wanted))?;
     say_what_is_lacking(wanted);
     let connected = prepared.sockets.is_some();
     let mut refused = DeniedSummary::default();
@@ -143,7 +143,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                 let run = RunDir::of(place);
                 // Its last lines, of a container that has ended.
                 if let Some(sidecar) = sidecar {
-                    sidecar::await_end(sidecar);
+                    crate::sidecar::await_end(sidecar);
                 }
                 let logs = [audit::SIDECAR, audit::SSH].map(|log| run.file(log));
                 refused = DeniedSummary::read(&logs).of_container(place.id.as_str());
@@ -305,7 +305,7 @@ fn prepare(
         Some(way_out) => selection.context(way_out)?,
         None => selection?,
     })?;
-    secrets::say_what_is_not_used(wanted, &resolved);
+    secrets::tell(wanted, &resolved);
     proxy::tell(wanted, &resolved);
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
@@ -371,7 +371,7 @@ fn layout(
         layout.check_home(resolved.policy.name.as_str())?;
     }
     layout.add_repository(person);
-    layout.add_named(wanted, resolved)?;
+    wanted.named(layout.add_named(wanted, resolved))?;
     layout.masked.extend(agents::outside::logins(person));
     layout.masked.extend(settings::agents_homes(person));
     if let Some(agent) = &wanted.agent {

@@ -20,6 +20,22 @@ use crate::policy::ResolvedPolicy;
 use crate::probe::is_home;
 use crate::sys::user_namespace::owner;
 
+impl WrapRequest {
+    /// With the file of settings that has the path of an error. The error itself names an option.
+    pub fn named<T>(&self, done: Result<T>) -> Result<T> {
+        done.map_err(|error| {
+            let path = match error.downcast_ref() {
+                Some(WrapRefusal::Named(_, path, _) | WrapRefusal::Summary { path, .. }) => path,
+                _ => return error,
+            };
+            match self.paths_in_files.get(path) {
+                Some(file) => error.context(format!("{file:?} has this path")),
+                None => error,
+            }
+        })
+    }
+}
+
 impl Layout {
     /// Adds the named paths. A path that cannot be visible is an error with its reason, never silently dropped.
     pub fn add_named(&mut self, wanted: &WrapRequest, resolved: &ResolvedPolicy) -> Result<()> {

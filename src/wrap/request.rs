@@ -54,6 +54,8 @@ pub struct WrapRequest {
     pub summary: Option<PathBuf>,
     /// Files that decide about the run, without links. The command cannot write them.
     pub included: Vec<PathBuf>,
+    /// Paths that a file of settings has, with that file, for errors.
+    pub paths_in_files: BTreeMap<PathBuf, PathBuf>,
     /// What each file of settings adds, for `explain`.
     pub from_files: Vec<String>,
     /// Lines for standard error, as about a project's file that does not count.
@@ -107,6 +109,7 @@ impl WrapRequest {
             quiet: false,
             summary: None,
             included: policy_file.into_iter().collect(),
+            paths_in_files: BTreeMap::new(),
             from_files: Vec::new(),
             notices: found.notice.into_iter().collect(),
             agent_requested: None,
@@ -184,6 +187,10 @@ impl WrapRequest {
         self.walls = settings.walls.unwrap_or(self.walls);
         self.caches = settings.caches.unwrap_or(self.caches);
         self.quiet = settings.quiet.unwrap_or(self.quiet);
+        let lists = [&settings.read, &settings.write, &settings.hide];
+        let paths = lists.into_iter().flatten().chain(&settings.summary);
+        self.paths_in_files
+            .extend(paths.map(|named| (named.clone(), path.clone())));
         self.summary = settings.summary.or(self.summary.take());
         self.read.extend(settings.read);
         self.write.extend(settings.write);

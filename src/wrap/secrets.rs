@@ -26,8 +26,10 @@ use crate::policy::{
 };
 use crate::runtime::{RuntimeError, unprivileged};
 use crate::sys::bounded::{self, OutputLimits, ProgramUser};
+use crate::sys::clocks;
 use crate::sys::program;
 use crate::sys::user_namespace::Ids;
+use crate::text::few;
 
 /// Most bytes of a command's output. Password stores print notes below the password.
 const LONGEST_OUTPUT: usize = 64 << 10;
@@ -202,8 +204,14 @@ pub fn withheld(wanted: &WrapRequest) -> Result<Vec<String>> {
     Ok(lines)
 }
 
+/// Says which secrets and rules change nothing in this run.
+pub fn tell(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+    say_what_is_not_used(wanted, resolved);
+    say_what_is_over(wanted, resolved);
+}
+
 /// Says which secrets of the user a run would use, if its policy and its rules let it.
-pub fn say_what_is_not_used(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+fn say_what_is_not_used(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
     let network = &resolved.policy.network;
     if network.user_secrets == Switch::On {
         let unused = not_seen_under(&wanted.asked.secrets, network);
@@ -225,6 +233,28 @@ pub fn say_what_is_not_used(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
     }
 }
 
+/// Says which rules and secrets had ended before the run began: each use of them is refused.
+fn say_what_is_over(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+    if wanted.quiet {
+        return;
+    }
+    for line in over(resolved.expired(clocks::read())) {
+        crate::log::complain(&format!("agentbox: {line}"));
+    }
+}
+
+/// A line for the rules, and one for the secrets.
+fn over([rules, secrets]: [Vec<String>; 2]) -> Vec<String> {
+    let line = |kind: &str, all: Vec<String>| {
+        (!all.is_empty()).then(|| {
+            let all = few(&all, 120);
+            format!("{kind} that have expired: {all}; give a later end")
+        })
+    };
+    let lines = [line("rules", rules), line("secrets", secrets)];
+    lines.into_iter().flatten().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,6 +271,34 @@ mod tests {
             uses: None,
             until: None,
         }
+    }
+
+    #[test]
+    fn rules_and_secrets_whose_end_is_past_are_said_and_others_are_not() {
+        let of_variable = || SecretSource::User(UserSource::Variable("MY_KEY".parse().unwrap()));
+        let until = |date: &str| NodeSecret {
+            until: Some(date.parse().unwrap()),
+            ..secret(of_variable(), None)
+        };
+        let mut resolved = crate::plan::tests::sample_resolved();
+        let rules = [
+            "a.test until 2020-01-01T00:00:00Z",
+            "b.test until 2030-01-01T00:00:00Z",
+            "c.test for 10m",
+        ];
+        resolved.policy.network.temporary = rules.map(|rule| rule.parse().unwrap()).into();
+        resolved.secrets = vec![until("2020-01-02T00:00:00Z"), until("2030-01-01T00:00:00Z")];
+        let at = |date: &str| crate::rules::ClockReading {
+            boot_ms: 0,
+            unix: date.parse::<crate::rules::EndDate>().unwrap().unix(),
+        };
+        let said = [
+            "rules that have expired: a.test until 2020-01-01T00:00:00Z; give a later end",
+            "secrets that have expired: model until 2020-01-02T00:00:00Z; give a later end",
+        ];
+        let over = |date: &str| over(resolved.expired(at(date)));
+        assert_eq!(over("2026-01-01T00:00:00Z"), said);
+        assert!(over("2019-01-01T00:00:00Z").is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The sources are the logs of the sidecar and of the relay to the SSH agent, whose size is bounded, so endless denials make no longer summary. Files are
 //! missing: a path that is not visible is absent, and no log counts attempts to open it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,21 +11,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use super::denied_calls::{DeniedCalls, times};
 use super::request::WrapRequest;
 use super::{WrapRefusal, planted};
 use crate::audit::{
     Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,
 };
-use crate::policy::{Advice, Field, SyscallProfile, Tool};
+use crate::policy::{Advice, Field, Tool};
 use crate::sys::procfs;
 
 /// Lines at a terminal.
 const MOST: usize = 10;
-/// Names of system calls on a line.
-const MOST_CALLS: usize = 6;
-/// What a denied call is answered if the kernel could do it, and the wall does not let it. Other answers look like a
-/// kernel without the feature: programs probe for these, and go on in another way (io_uring, kinds of sockets).
-const NO_PERMISSION: &str = "EPERM";
 
 /// A host and port that were denied for one reason.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +43,7 @@ pub struct DeniedSummary {
     refused: Vec<DeniedHost>,
     /// Allowed ones that could not be reached.
     failed: Vec<DeniedHost>,
-    /// Denied system calls that an option allows, with their number.
-    calls: BTreeMap<String, u64>,
-    /// Other denied system calls, with their number. Those that ordinary programs probe are left out.
-    other_calls: BTreeMap<String, u64>,
+    calls: DeniedCalls,
     /// The container's id, by which `audit` finds its log.
     id: Option<String>,
     /// Denials without a line in the log.
@@ -145,13 +138,7 @@ impl DeniedSummary {
                 return;
             }
             EventDetail::Syscall { name, errno, .. } => {
-                let of_kind = match SyscallProfile::Debug.adds().contains(&name.as_str()) {
-                    true => &mut self.calls,
-                    false if errno.as_str() == NO_PERMISSION => &mut self.other_calls,
-                    false => return,
-                };
-                let count = of_kind.entry(name.to_string()).or_default();
-                *count = count.saturating_add(event.times());
+                self.calls.count(name, errno, event.times());
                 return;
             }
             _ => return,
@@ -222,13 +209,8 @@ impl DeniedSummary {
         }
         let failed = self.failed.iter().take(MOST);
         lines.extend(failed.map(|r| format!("failed: {}", r.line())));
-        let calls = [self.calls_line(), self.other_calls_line()];
-        lines.extend(
-            calls
-                .into_iter()
-                .flatten()
-                .map(|line| format!("denied: {line}")),
-        );
+        let calls = self.calls.lines(self.id.as_deref());
+        lines.extend(calls.map(|line| format!("denied: {line}")));
         if self.left_out > 0 {
             lines.push(format!(
                 "denied: {} more times, too often for the log",
@@ -238,27 +220,10 @@ impl DeniedSummary {
         lines
     }
 
-    /// The denied system calls, with the option that allows them.
-    fn calls_line(&self) -> Option<String> {
-        counted(&self.calls).map(|names| {
-            let option = Tool::Wrap.debugs();
-            format!("system calls of debuggers: {names}; {option} allows them")
-        })
-    }
-
-    /// The other denied system calls, the most frequent first.
-    fn other_calls_line(&self) -> Option<String> {
-        counted(&self.other_calls).map(|names| match &self.id {
-            Some(id) => format!("system calls: {names}; agentbox audit {id} has the reasons"),
-            None => format!("system calls: {names}"),
-        })
-    }
-
     /// Writes all of it as Markdown, for a CI job's page.
     pub fn write(&self, mut to: &std::fs::File) -> std::io::Result<()> {
         let mut text = String::from("### agentbox\n\n");
-        let no_call = self.calls.is_empty() && self.other_calls.is_empty();
-        match self.refused.is_empty() && self.failed.is_empty() && no_call {
+        match self.refused.is_empty() && self.failed.is_empty() && self.calls.is_empty() {
             true => text.push_str("Nothing was denied.\n"),
             false => {
                 text.push_str("| Refused or failed | Times | What to do |\n| --- | --- | --- |\n");
@@ -268,13 +233,8 @@ impl DeniedSummary {
                     let (count, remedy) = (r.count, in_markdown(&r.remedy()));
                     text.push_str(&format!("| `{endpoint}` | {count} | {failed}{remedy} |\n"));
                 }
-                for (name, count) in &self.calls {
-                    let option = Tool::Wrap.debugs();
-                    text.push_str(&format!("| `{name}` | {count} | {option} allows it |\n"));
-                }
-                for (name, count) in &self.other_calls {
-                    let reason = "`agentbox audit` has the reason";
-                    text.push_str(&format!("| `{name}` | {count} | {reason} |\n"));
+                for [name, count, remedy] in self.calls.rows() {
+                    text.push_str(&format!("| `{name}` | {count} | {remedy} |\n"));
                 }
             }
         }
@@ -329,29 +289,6 @@ impl DeniedHost {
     fn line(&self) -> String {
         let times = times(self.count);
         format!("{}{times}; {}", self.endpoint(), self.remedy())
-    }
-}
-
-/// System calls with their numbers, the most frequent first. `None` if there is none.
-fn counted(calls: &BTreeMap<String, u64>) -> Option<String> {
-    let mut all: Vec<(&String, &u64)> = calls.iter().collect();
-    all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let first = all.iter().take(MOST_CALLS);
-    let mut names: Vec<String> = first
-        .map(|(name, count)| format!("{name}{}", times(**count)))
-        .collect();
-    let more = all.len().saturating_sub(MOST_CALLS);
-    if more > 0 {
-        names.push(format!("{more} more"));
-    }
-    (!names.is_empty()).then(|| names.join(", "))
-}
-
-/// How often, if more than once.
-fn times(count: u64) -> String {
-    match count {
-        1 => String::new(),
-        count => format!(" x{count}"),
     }
 }
 

@@ -94,7 +94,7 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     enforce::try_to_listen()?;
     let place = RunTempDir::new(&wanted.person)?;
     let mut decided = decide_in(&place, global, wanted, &|secret| wanted.secret(secret))?;
-    let summary = summary::open(wanted)?;
+    let summary = wanted.named(summary::open(wanted))?;
     if let Some(agent) = &decided.home.agent {
         agent.give(&wanted.person)?;
     }

@@ -63,8 +63,9 @@ impl SettingsSource {
     fn of_person(person: &Person, path: PathBuf, settings: Settings) -> Result<Self> {
         let named = settings.env_file.iter();
         let files = named.map(|file| SealedFile::read(person, file, SealedFileKind::Variables));
+        let files = files.collect::<Result<_>>();
         Ok(Self {
-            files: files.collect::<Result<_>>()?,
+            files: files.with_context(|| format!("env-file of {path:?}"))?,
             path,
             settings,
             is_answers: false,
