@@ -63,15 +63,16 @@ fn name(identity: &ContainerIdentity) -> Option<String> {
     Some(identity.short())
 }
 
-/// Where else the container may be. Records of root and of each user are apart.
-fn elsewhere_hint(is_ordinary_user: bool) -> &'static str {
-    match is_ordinary_user {
-        true => {
-            "only root sees engines' containers, and one without --runtime=agentbox has no walls"
-        }
-        false => {
-            "`sudo -u USER agentbox` sees a user's wrap, and a container without --runtime=agentbox has no walls"
-        }
+/// Where else the container may be, for a user. Records of root and of each user are apart.
+const BY_ROOT: &str =
+    "only root sees engines' containers, and one without --runtime=agentbox has no walls";
+/// The same for root.
+const BY_USER: &str = "`sudo -u USER agentbox` sees a user's wrap, and a container without --runtime=agentbox has no walls";
+
+fn elsewhere_hint() -> &'static str {
+    match store::is_of_ordinary_user() {
+        true => BY_ROOT,
+        false => BY_USER,
     }
 }
 
@@ -99,7 +100,7 @@ fn unknown<'a>(
         // Engines ask by whole ids.
         (true, _) if is_whole => text,
         (true, Some(meant)) => format!("{text}{}", DidYouMean(Some(&meant))),
-        (true, None) => format!("{text}; {}", elsewhere_hint(store::is_of_ordinary_user())),
+        (true, None) => format!("{text}; {}", elsewhere_hint()),
         (false, _) => format!(
             "{text}; give {SHOWN} characters or the name: {}",
             few(ids, 80)
@@ -320,7 +321,7 @@ mod tests {
         );
         assert!(said("4b13").ends_with(": 4b13-job-of-mine, 4b139df20000, 4b139df2fd23"));
         for text in ["", "5", "4b139df2fd24", "4b139df2fd23x"] {
-            let hint = elsewhere_hint(store::is_of_ordinary_user());
+            let hint = elsewhere_hint();
             assert_eq!(
                 said(text),
                 format!("container does not exist: {text}; {hint}")
@@ -349,10 +350,10 @@ mod tests {
 
     /// Root was told that only root sees it.
     #[test]
-    fn each_caller_is_told_of_the_containers_that_another_caller_sees() {
-        assert!(elsewhere_hint(true).starts_with("only root sees engines'"));
-        let root = elsewhere_hint(false);
-        assert!(root.contains("sudo -u USER") && !root.contains("only root"));
+    fn root_is_told_of_users_containers_and_not_that_root_alone_sees_others() {
+        // No test settles the records as a user's.
+        assert_eq!(elsewhere_hint(), BY_USER);
+        assert!(BY_USER.contains("sudo -u USER") && !BY_USER.contains("only root"));
     }
 
     #[test]
