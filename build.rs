@@ -39,12 +39,11 @@ fn main() {
     if env::var("OPT_LEVEL").as_deref() != Ok("s") {
         return;
     }
-    // What a start runs, in front of the rest; and no tables to unwind by.
-    for script in ["hot", "no-unwind"] {
-        let script = Path::new(&root).join(format!("hack/{script}.ld"));
-        println!("cargo::rerun-if-changed={}", script.display());
-        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
-    }
+    // What a start runs, in front of the rest. The tables for unwinding (1.4 MB) stay, though a panic aborts: where
+    // RUST_BACKTRACE is set, each error takes a backtrace, and libgcc aborts without them.
+    let hot = Path::new(&root).join("hack/hot.ld");
+    println!("cargo::rerun-if-changed={}", hot.display());
+    println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", hot.display());
     let (commit, read) = commit::commit(Path::new(&root));
     // Files that are not there would make cargo run this every time.
     for file in read.iter().filter(|file| file.exists()) {

@@ -1,9 +1,9 @@
 //! `explain` without a container: what `wrap` would enforce.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rustix::fs::{Mode, OFlags};
 
 use crate::cli::{Explain, GlobalOptions, Walls, Wrap};
 use crate::runtime::seal::{self, ListenFds};
@@ -76,8 +76,16 @@ impl EmptyDirectory {
         let made = nix::unistd::mkdtemp(&template)
             .with_context(|| format!("make an empty directory {template:?}"))?;
         let made = Self(made);
-        // Under sudo the user reads it, and not root.
-        std::fs::set_permissions(&made.0, PermissionsExt::from_mode(0o755))?;
+        // Under sudo the user reads it, and not root. By the descriptor: another user's TMPDIR may have a link there by now.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(&made.0, flags, Mode::empty())?;
+        if rustix::fs::fstat(&opened)?.st_uid != rustix::process::geteuid().as_raw() {
+            anyhow::bail!(
+                "{:?} was exchanged: set TMPDIR to a directory of one's own",
+                made.0
+            );
+        }
+        rustix::fs::fchmod(&opened, Mode::from_raw_mode(0o755))?;
         Ok(made)
     }
 }

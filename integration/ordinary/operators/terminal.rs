@@ -173,6 +173,19 @@ fn u_b10_policy_check_prints_every_field_that_a_message_leaves_out() {
     }
 }
 
+/// A release without tables for unwinding aborted at the first error.
+#[test]
+fn an_error_is_said_where_backtraces_are_wanted() {
+    for name in ["RUST_BACKTRACE", "RUST_LIB_BACKTRACE"] {
+        let mut command = agentbox();
+        command.args(["policy", "show", "nosuch"]).env(name, "1");
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(1), "{name}: {out:?}");
+        assert!(said.contains("nosuch"), "{name}: {said}");
+    }
+}
+
 #[test]
 fn u_c6_the_version_has_runcs_format_and_the_commit_is_the_clones() {
     let out = into(Stdio::piped(), &["--version"]);

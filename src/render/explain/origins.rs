@@ -30,7 +30,7 @@ pub(super) fn explain(page: &mut Page, origins: &BTreeMap<String, String>) {
 /// The most fields of a section that are named one by one for one origin.
 const MOST_NAMED: usize = 3;
 
-/// Fields with one origin in a line, in the order of their first field: `network.*` for many of a section.
+/// Fields with one origin in a line, in the order of their first field: `network.*` for all of many in a section.
 fn by_origin<'a>(origins: &[(&'a String, &'a String)]) -> Vec<(String, &'a str)> {
     let mut lines: Vec<(Vec<&str>, &str)> = Vec::new();
     for (field, origin) in origins {
@@ -40,6 +40,12 @@ fn by_origin<'a>(origins: &[(&'a String, &'a String)]) -> Vec<(String, &'a str)>
         }
     }
     let section = |field: &&str| field.split('.').next().unwrap_or_default().to_owned();
+    let of_section = |name: &str| {
+        let all = origins
+            .iter()
+            .filter(|(field, _)| section(&field.as_str()) == name);
+        all.count()
+    };
     let named = |fields: Vec<&str>| {
         let mut sections: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for field in fields {
@@ -47,9 +53,10 @@ fn by_origin<'a>(origins: &[(&'a String, &'a String)]) -> Vec<(String, &'a str)>
         }
         let words = sections
             .into_iter()
+            // Only where no field of the section has another origin.
             .map(|(name, fields)| match fields.len() {
-                0..=MOST_NAMED => fields.join(", "),
-                _ => format!("{name}.*"),
+                many if many > MOST_NAMED && many == of_section(&name) => format!("{name}.*"),
+                _ => fields.join(", "),
             });
         words.collect::<Vec<_>>().join(", ")
     };

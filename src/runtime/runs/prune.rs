@@ -135,7 +135,7 @@ fn prune_in(
         return Ok(());
     }
     check()?;
-    let there = there(&store::index(), old);
+    let there = there(&store::index(), old)?;
     let mut removed = 0;
     let mut first = Ok(());
     // Oldest first.
@@ -183,14 +183,30 @@ fn has_more_than(dir: &Path, files: usize) -> bool {
         && fs::read_dir(dir).is_ok_and(|entries| entries.take(files + 1).count() > files)
 }
 
-/// Those of these runs whose containers exist: of the others on the node no link is read.
-fn there(index: &Path, runs: &[String]) -> BTreeSet<PathBuf> {
+/// Those of these runs whose containers exist: of the others on the node no link is read. What cannot be read is an error, so
+/// that no run of a living container counts as old.
+fn there(index: &Path, runs: &[String]) -> io::Result<BTreeSet<PathBuf>> {
     let ids: BTreeSet<&str> = runs.iter().filter_map(|name| read::id_of(name)).collect();
     let is_asked = |key: &str| store::id_of_key(key).is_some_and(|id| ids.contains(id));
-    let dirs = fs::read_dir(index).into_iter().flatten().flatten();
-    dirs.filter(|dir| dir.file_name().to_str().is_some_and(is_asked))
-        .filter_map(|dir| fs::read_link(dir.path().join(LINK)).ok())
-        .collect()
+    let dirs = match fs::read_dir(index) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        dirs => dirs?,
+    };
+    let mut found = BTreeSet::new();
+    for dir in dirs {
+        let dir = dir?;
+        if !dir.file_name().to_str().is_some_and(is_asked) {
+            continue;
+        }
+        match fs::read_link(dir.path().join(LINK)) {
+            Ok(run) => drop(found.insert(run)),
+            // A container that is deleted meanwhile, or without logs of its own.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -268,9 +284,16 @@ mod tests {
             std::os::unix::fs::symlink(to, index.0.join(key).join(LINK)).unwrap();
         }
         fs::create_dir(index.0.join("cdef-b")).unwrap();
-        let all = |runs: &[String]| there(&index.0, runs).into_iter().collect::<Vec<_>>();
+        let all = |runs: &[String]| {
+            let found = there(&index.0, runs).unwrap();
+            found.into_iter().collect::<Vec<_>>()
+        };
         let first = PathBuf::from("/runs").join(&runs[0]);
         assert_eq!(all(&runs), [first]);
+        assert!(there(&index.0.join("absent"), &runs).unwrap().is_empty());
+        // What is no directory cannot be read.
+        fs::write(index.0.join("file"), "").unwrap();
+        assert!(there(&index.0.join("file"), &runs).is_err());
         // The link of a container with another id leads to no run of this one.
         assert_eq!(
             all(&["20260102T030405.009Z-z".to_owned()]),

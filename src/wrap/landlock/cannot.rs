@@ -78,7 +78,8 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     }
     if plan.time.is_some() {
         all.push(
-            "only wrap and a child of it keep the time limit: killing wrap ends it".to_owned(),
+            "only wrap and a child of it keep the time limit: killing wrap ends it, and a command that forks without end outlasts it"
+                .to_owned(),
         );
     }
     if abi < LANDLOCK_SCOPES_ABI {

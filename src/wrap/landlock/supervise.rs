@@ -221,7 +221,8 @@ impl Supervisor<'_> {
                 let ports = self.published.ports();
                 self.refused.note_server(listener, call, ports);
                 match ports.is_empty() {
-                    true => notify::answer(listener, call, NotifyAnswer::Continue),
+                    // As Landlock answers for TCP. It does not judge names of UNIX sockets.
+                    true => notify::answer(listener, call, NotifyAnswer::Failed(libc::EACCES)),
                     false => answered(self.published.make(listener, call)),
                 }
             }
