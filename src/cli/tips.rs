@@ -28,16 +28,26 @@ fn without_value_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// A tip for verbs that other programs have, where clap would name one that has a similar name.
+/// Verbs that other programs have, where clap would name one that has a similar name, and a tip for each.
+const OTHERS: [(&str, &str); 4] = [
+    ("completion", REFERENCE),
+    ("completions", REFERENCE),
+    ("man", REFERENCE),
+    (
+        "stop",
+        "`agentbox kill ID` ends a container, and its engine's own verb, such as `docker stop`, knows of it",
+    ),
+];
+const REFERENCE: &str = "the package installs man pages and completions; in a clone, `cargo run --example reference -- DIR` writes them";
+
 fn with_own_tip(mut error: clap::Error) -> clap::Error {
-    const TIP: &str = "the package installs man pages and completions; in a clone, `cargo run --example reference -- DIR` writes them";
-    let is_one = matches!(
-        error.get(ContextKind::InvalidSubcommand),
-        Some(ContextValue::String(verb)) if ["completion", "completions", "man"].contains(&verb.as_str())
-    );
-    if is_one {
+    let tip = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(verb)) => OTHERS.iter().find(|(other, _)| other == verb),
+        _ => None,
+    };
+    if let Some((_, tip)) = tip {
         error.remove(ContextKind::SuggestedSubcommand);
-        let tip = ContextValue::StyledStrs(vec![TIP.into()]);
+        let tip = ContextValue::StyledStrs(vec![(*tip).into()]);
         error.insert(ContextKind::Suggested, tip);
     }
     error

@@ -36,6 +36,10 @@ pub enum OptionError {
         field: Field,
     },
 
+    /// `--set` with the field of an engine's mounts, of which `wrap` has none.
+    #[error("option --set filesystem.write: it is for an engine's mounts; wrap has --write PATH")]
+    SetWrite,
+
     /// An option whose value is too long to be meant.
     #[error("{option}: its value is too large: {length} bytes, the limit is {limit}")]
     OptionTooLong {

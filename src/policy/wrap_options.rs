@@ -122,7 +122,10 @@ impl FieldOption {
                 },
             });
         };
-        Ok(Self::setting(&format!("--set {field}"), field, value))
+        match field {
+            Field::FilesystemWrite => Err(OptionError::SetWrite),
+            _ => Ok(Self::setting(&format!("--set {field}"), field, value)),
+        }
     }
 
     /// The same, from a settings file, under the file's own name for it.

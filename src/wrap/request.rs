@@ -411,6 +411,11 @@ mod tests {
         );
         assert!(options(&parsed(&[])).unwrap().is_empty());
         assert!(options(&parsed(&["--set", "no-field=1"])).is_err());
+        let engines = options(&parsed(&["--set", "filesystem.write=+,/data"])).unwrap_err();
+        assert!(
+            engines.to_string().contains("wrap has --write"),
+            "{engines}"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     let mut all: Vec<String> = [
         "paths outside of the sandbox are refused rather than absent: stat(2) and inotify(7) still show that they exist",
         "a readable directory with hidden entries cannot be listed, and entries made in it later are refused",
-        "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run",
+        "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run, of any size",
         "/etc/hosts and /etc/resolv.conf are not visible, so that no name resolves, not even localhost: use 127.0.0.1",
         "there is no pid namespace: /proc shows other processes' names and command lines, and files such as /proc/keys; \
          after kill -9 of wrap, processes of the command may go on, behind the walls",
