@@ -493,7 +493,7 @@ fn verify_without_root_holds_and_lists_what_is_not_enforced() {
                 "files         held",
                 "not enforced without root's rights",
                 "limits.pids",
-                "the sidecar has no user",
+                "the sidecar is the caller's user",
             ] {
                 assert!(seen.stdout.contains(words), "{policy}: {words}: {seen}");
             }

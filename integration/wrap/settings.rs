@@ -30,11 +30,15 @@ impl Account {
     }
 }
 
-/// A field's origin in the output.
+/// A field's origin in the output. Fields with one origin have one line.
 fn origin(said: &str, field: &str) -> String {
-    let start = format!("  {field}: ");
-    let line = said.lines().find_map(|line| line.strip_prefix(&start));
-    line.unwrap_or_else(|| panic!("{field}: {said}")).to_owned()
+    let lines = said.lines().filter_map(|line| line.strip_prefix("  "));
+    let mut origins = lines.filter_map(|line| line.split_once(": "));
+    let found = origins.find(|(fields, _)| fields.split(", ").any(|one| one == field));
+    found
+        .unwrap_or_else(|| panic!("{field}: {said}"))
+        .1
+        .to_owned()
 }
 
 #[test]

@@ -6,7 +6,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// Adds the tips that help here, and drops those of clap that do not.
 pub fn add(error: clap::Error, arguments: &[OsString]) -> clap::Error {
-    with_host_tip(with_own_tip(without_value_tip(error)), arguments)
+    let error = with_engine_tip(without_value_tip(error), arguments);
+    with_host_tip(with_own_tip(error), arguments)
 }
 
 /// Drops clap's tip to write an unknown option as `-- --option`: here a value never starts with `-`, and in `wrap` and
@@ -48,6 +49,33 @@ fn with_own_tip(mut error: clap::Error) -> clap::Error {
     if let Some((_, tip)) = tip {
         error.remove(ContextKind::SuggestedSubcommand);
         let tip = ContextValue::StyledStrs(vec![(*tip).into()]);
+        error.insert(ContextKind::Suggested, tip);
+    }
+    error
+}
+
+/// Options of Docker's `run`, and those of `wrap` for the same.
+const ENGINES: [(&str, &str); 7] = [
+    ("-p", "--publish PORT"),
+    ("--port", "--publish PORT"),
+    ("-v", "--read PATH, or --write PATH"),
+    ("--volume", "--read PATH, or --write PATH"),
+    ("--mount", "--read PATH, or --write PATH"),
+    ("--net", "--allow HOST"),
+    ("--network", "--allow HOST"),
+];
+
+fn with_engine_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let is_wrap = arguments.iter().any(|word| word == "wrap");
+    let option = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(option)) if is_wrap => {
+            ENGINES.iter().find(|(own, _)| own == option)
+        }
+        _ => None,
+    };
+    if let Some((_, ours)) = option {
+        error.remove(ContextKind::SuggestedArg);
+        let tip = ContextValue::StyledStrs(vec![format!("wrap has {ours}").into()]);
         error.insert(ContextKind::Suggested, tip);
     }
     error

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -88,16 +89,22 @@ fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion)
     let dir = node_files::policy_dir(global)?;
     let mut maker = std::fs::DirBuilder::new();
     let made = maker.recursive(true).mode(0o755).create(&dir);
-    made.with_context(|| {
+    let roots = |path: &Path| {
         format!(
-            "make {dir:?}: root's, so use sudo; `allow` in ~/.config/agentbox/config.toml is yours"
+            "make {path:?}: root's, so use sudo; `allow` in ~/.config/agentbox/config.toml is yours"
         )
-    })?;
+    };
+    made.with_context(|| roots(&dir))?;
     let path = dir.join(format!("{name}.toml"));
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o644);
     let opened = options.open(&path);
-    let mut file = opened.with_context(|| format!("make {path:?}"))?;
+    let mut file = match opened {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            return Err(error).context(roots(&path));
+        }
+        opened => opened.with_context(|| format!("make {path:?}"))?,
+    };
     let written = file.write_all(text.as_bytes()).context("write it");
     let read = written.and_then(|()| {
         let files = NodeFiles::of(global)?;

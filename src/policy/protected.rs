@@ -30,7 +30,12 @@ impl ProtectedName {
             "" => text,
             plain => plain,
         };
-        plain.parse().map_err(|error| {
+        plain.parse().map_err(|error: ValueError| {
+            let depth = |name: &str| name.matches('/').count();
+            let nearest = error.suggestion.as_deref();
+            if nearest.is_some_and(|nearest| depth(nearest) == depth(plain)) {
+                return error;
+            }
             let contains = |name: &str| {
                 let names: Vec<&str> = name.split('/').collect();
                 let parts: Vec<&str> = plain.split('/').collect();

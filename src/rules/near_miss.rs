@@ -45,6 +45,22 @@ pub fn error(
             host,
         ));
     }
+    if let Some(server) = server_of_address(text).filter(is_one) {
+        return Some(near(
+            "a rule for a server: its host, and its port if that is not 443",
+            server,
+        ));
+    }
+    let below = text.trim_start_matches('*').trim_start_matches('.');
+    let wildcard = Some(format!("*.{below}"));
+    if below != text
+        && let Some(rule) = wildcard.filter(|rule| rule != text).filter(is_one)
+    {
+        return Some(near(
+            "a rule for all names below one, which begins with *.",
+            rule,
+        ));
+    }
     let (host, name) = text.rsplit_once(':')?;
     let (_, port) = PORTS.into_iter().find(|(known, _)| *known == name)?;
     let rule = Some(format!("{host}{port}")).filter(is_one)?;
@@ -80,6 +96,41 @@ fn request_rule(text: &str, words: &[&str]) -> Option<String> {
         .all(|word| METHODS.contains(&word.as_str()) || text.contains(word.as_str()));
     let rule = format!("{} {address}", methods.join(","));
     (known && rule != text).then_some(rule)
+}
+
+/// Schemes of addresses that people paste, and the port of each as a rule has it.
+const SCHEMES: [(&str, &str); 9] = [
+    ("ssh", ":22"),
+    ("wss", ""),
+    ("ws", ":80"),
+    ("git", ":9418"),
+    ("postgres", ":5432"),
+    ("postgresql", ":5432"),
+    ("mysql", ":3306"),
+    ("redis", ":6379"),
+    ("mongodb", ":27017"),
+];
+
+/// The rule for a server whose address has a login or one of [`SCHEMES`]: a git remote, the variable DATABASE_URL. Nothing of
+/// the login is in it.
+fn server_of_address(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let (rest, usual) = match lower.split_once("://") {
+        Some((scheme, rest)) => (rest, SCHEMES.iter().find(|(known, _)| *known == scheme)?.1),
+        // As scp(1) takes it.
+        None => {
+            let (before, _) = lower.split_once(':')?;
+            (before.contains('@').then_some(before)?, ":22")
+        }
+    };
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
+    let server = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, server)| server);
+    Some(match server.contains(':') {
+        true => server.to_owned(),
+        false => format!("{server}{usual}"),
+    })
 }
 
 /// The host of a pasted address, as a rule. Of texts without a scheme, only one with a path is an address.
@@ -141,6 +192,13 @@ mod tests {
             ("get https://a.test/", "GET https://a.test/"),
             ("Get,head https://a.test/", "GET,HEAD https://a.test/"),
             ("MKCOL, get https://a.test/", "MKCOL,GET https://a.test/"),
+            ("ssh://git@a.test/me/x.git", "a.test:22"),
+            ("git@a.test:me/x.git", "a.test:22"),
+            ("postgres://me:word@db.a.test/app", "db.a.test:5432"),
+            ("mysql://me@db.a.test:3307/app?x", "db.a.test:3307"),
+            ("wss://a.test/socket", "a.test"),
+            (".a.test", "*.a.test"),
+            ("*a.test", "*.a.test"),
         ] {
             for error in [
                 text.parse::<RuleItem>().unwrap_err(),

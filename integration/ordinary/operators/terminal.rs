@@ -103,7 +103,7 @@ fn u_all_2_an_error_is_a_plain_sentence_at_a_terminal_and_a_line_in_a_log() {
     for verb in ["explain", "verify", "network"] {
         let said = at_a_terminal(&format!("{verb} nobody-of-this-name"));
         assert!(
-            said.contains("one without --runtime=agentbox has no walls"),
+            said.contains("without --runtime=agentbox has no walls"),
             "{said}"
         );
     }

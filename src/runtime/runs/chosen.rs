@@ -31,10 +31,15 @@ impl DeletedContainer {
             _ => None,
         });
         let uid = command.map(|command| command.uid);
-        let identity = match head {
-            Some(line) => read::identity_of(line.context),
-            None => run.record().as_ref().map(identity::of).unwrap_or_default(),
-        };
+        let logged = head.map(|line| read::identity_of(line.context));
+        // A first line that was changed has no name.
+        let has_name = |one: &ContainerIdentity| one.name.is_some() || one.pod.is_some();
+        let identity = logged
+            .clone()
+            .filter(has_name)
+            .or_else(|| run.record().as_ref().ok().map(identity::of))
+            .or(logged)
+            .unwrap_or_default();
         let is_wraps = identity.tool() == Tool::Wrap;
         Self {
             at,

@@ -1,6 +1,7 @@
 //! PURE. What these walls lack compared with namespaces, and which policies they refuse because they cannot enforce
 //! them.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::plan::connect::closed_port;
@@ -138,6 +139,26 @@ fn publishes_elsewhere(network: &NetworkPlan) -> Option<String> {
     })
 }
 
+/// What each field that a user may set needs, where these walls do not have it.
+const NOT_KEPT: [(&str, &str); 3] = [
+    ("limits.", "needs a cgroup"),
+    ("filesystem.scratch", "needs a disk of its own"),
+    ("syscalls.profile", "needs a namespace of processes"),
+];
+
+/// Why a field that no built-in policy set is not kept, if there is one.
+fn not_kept(origins: &BTreeMap<String, String>) -> Option<String> {
+    let set = origins
+        .iter()
+        .filter(|(_, origin)| !Origin::is_builtins(origin));
+    let needs = |field: &str| NOT_KEPT.iter().find(|(start, _)| field.starts_with(start));
+    let mut all = set.filter_map(|(field, origin)| Some((field, origin, needs(field)?.1)));
+    let (field, origin, what) = all.next()?;
+    Some(format!(
+        "{field} ({origin}) {what}, which these walls do not have"
+    ))
+}
+
 /// Why these walls cannot enforce a policy, if they cannot.
 pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     let plan = &decided.plan;
@@ -146,14 +167,8 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
             "this kernel has Landlock ABI {abi}, and TCP ports need ABI {LANDLOCK_LEAST_ABI} (Linux 6.7)"
         ));
     }
-    let explicit = decided
-        .origins
-        .iter()
-        .find(|(field, origin)| field.starts_with("limits.") && !Origin::is_builtins(origin));
-    if let Some((field, origin)) = explicit {
-        return Some(format!(
-            "{field} ({origin}) needs a cgroup, which these walls do not have"
-        ));
+    if let Some(why) = not_kept(&decided.origins) {
+        return Some(why);
     }
     if let Some(why) = time_without_cgroup(plan) {
         return Some(why.to_owned());
@@ -265,6 +280,12 @@ mod tests {
         socket.network.sockets.insert(database);
         let socket = refused(socket, &builtin, LANDLOCK_LEAST_ABI).unwrap();
         assert!(socket.contains("--connect PORT"), "{socket}");
+        let scratch = refused(
+            plain(),
+            &[("filesystem.scratch", "--set")],
+            LANDLOCK_LEAST_ABI,
+        );
+        assert!(scratch.unwrap().contains("needs a disk of its own"));
         // The origin of another field says nothing about limits.
         let other = refused(plain(), &[("network.mode", "--set")], LANDLOCK_LEAST_ABI);
         assert_eq!(other, None);
