@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use crate::plan::connect::closed_port;
 use crate::plan::report::{DENIED, DENIED_IN};
 use crate::plan::{DecidedPlan, NetworkPlan, Plan, ServiceTarget};
-use crate::policy::{NetworkMode, Origin};
+use crate::policy::{NetworkMode, Origin, SyscallProfile};
 
 /// The first ABI with rules for TCP ports (Linux 6.7).
 pub const LANDLOCK_LEAST_ABI: u32 = 4;
@@ -140,10 +140,9 @@ fn publishes_elsewhere(network: &NetworkPlan) -> Option<String> {
 }
 
 /// What each field that a user may set needs, where these walls do not have it.
-const NOT_KEPT: [(&str, &str); 3] = [
+const NOT_KEPT: [(&str, &str); 2] = [
     ("limits.", "needs a cgroup"),
     ("filesystem.scratch", "needs a disk of its own"),
-    ("syscalls.profile", "needs a namespace of processes"),
 ];
 
 /// Why a field that no built-in policy set is not kept, if there is one.
@@ -169,6 +168,12 @@ pub fn refusal(decided: &DecidedPlan, abi: u32) -> Option<String> {
     }
     if let Some(why) = not_kept(&decided.origins) {
         return Some(why);
+    }
+    if decided.resolved.syscalls.profile == SyscallProfile::Debug {
+        return Some(
+            "syscalls.profile = \"debug\" needs a namespace of processes, which these walls do not have: use \"agent\""
+                .to_owned(),
+        );
     }
     if let Some(why) = time_without_cgroup(plan) {
         return Some(why.to_owned());
