@@ -54,7 +54,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io:
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(invalid("more descriptors than a message may carry"));
     }
-    let sent = retry(|| {
+    let sent = retry_while_on_the_way(|| {
         rustix::net::sendmsg(
             socket,
             &[IoSlice::new(bytes)],
@@ -171,7 +171,7 @@ pub fn send_stream(
         if with && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(invalid("more descriptors than a message may carry"));
         }
-        let sent = retry(|| {
+        let sent = retry_while_on_the_way(|| {
             let slices = [IoSlice::new(rest)];
             rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)
         })?;
@@ -331,6 +331,26 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
     Ok(rustix::io::retry_on_intr(&mut call)?)
 }
 
+/// How often, and how long apart, a message is sent that others' descriptors keep back: a second in all.
+const MOST_TRIES: u32 = 500;
+const APART: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 2_000_000,
+};
+
+/// Descriptors on their way count against RLIMIT_NOFILE of the sender, and all of its user's count together (unix(7),
+/// ETOOMANYREFS; Linux 4.5). Where a container has a low limit, those of other starts are waited for.
+fn retry_while_on_the_way<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+    for _ in 0..MOST_TRIES {
+        match rustix::io::retry_on_intr(&mut call) {
+            // A wait that every filter of ours allows.
+            Err(rustix::io::Errno::TOOMANYREFS) => drop(poll(&mut [], Some(&APART))),
+            done => return Ok(done?),
+        }
+    }
+    retry(call)
+}
+
 fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
@@ -339,6 +359,22 @@ fn invalid(what: &'static str) -> io::Error {
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_message_waits_while_others_have_too_many_descriptors_on_their_way() {
+        use rustix::io::Errno;
+        let mut tries = 0;
+        let sent = retry_while_on_the_way(|| {
+            tries += 1;
+            match tries {
+                4 => Ok(tries),
+                _ => Err(Errno::TOOMANYREFS),
+            }
+        });
+        assert_eq!(sent.unwrap(), 4);
+        let other = retry_while_on_the_way(|| Err::<(), _>(Errno::PIPE));
+        assert_eq!(other.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
 
     #[test]
     fn carries_bytes_and_descriptors_together() {
