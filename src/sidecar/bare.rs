@@ -18,7 +18,6 @@ use crate::sidecar::protocol::{self, Duty, Reply};
 use crate::sidecar::reader;
 use crate::sidecar::serve::{self, Clients, EngineNames, ServingConfig};
 use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
-use crate::sys::memory::Code;
 use crate::sys::{process, socket};
 
 /// It takes milliseconds.
@@ -102,8 +101,6 @@ fn live(bare: BareSidecar, ready: &OwnedFd) -> Result<(), SidecarError> {
     let program = filter::compile(Duty::Serve)
         .map_err(ConfineError::Filter)
         .map_err(SidecarError::Confine)?;
-    // A fork of `wrap` has touched what the whole start needs. Its own directory of /proc is closed to it later.
-    let code = Code::find().map_err(SidecarError::step("find the program's own code"))?;
     // In a static binary the crate opens /dev/urandom once and reads it.
     getrandom::fill(&mut [0]).map_err(|error| SidecarError::Step {
         step: "open the source of randomness",
@@ -116,8 +113,6 @@ fn live(bare: BareSidecar, ready: &OwnedFd) -> Result<(), SidecarError> {
     let clients = Clients::new(clients, &listener).map_err(SidecarError::step(WHOSE))?;
     let reader = reader.map(reader::StartedReader::ready).transpose()?;
     let landlock_abi = confine(limits, Duty::Serve).map_err(SidecarError::Confine)?;
-    code.release()
-        .map_err(SidecarError::step("give back the code of the start"))?;
     confine::seal(&program).map_err(SidecarError::Confine)?;
     let reply = Reply::Ready {
         landlock_abi,
