@@ -7,6 +7,8 @@ use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::sys::procfs;
+
 /// The beginning of a script, which may well start this program.
 const SCRIPT: &[u8] = b"#!";
 
@@ -16,9 +18,12 @@ pub fn is_another(path: &Path) -> bool {
 }
 
 fn differs(path: &Path) -> io::Result<bool> {
-    let (other, own) = (File::open(path)?, File::open("/proc/self/exe")?);
+    let Some(other) = procfs::open_regular(path)? else {
+        return Ok(false);
+    };
+    let own = File::open("/proc/self/exe")?;
     let (found, size) = (other.metadata()?, own.metadata()?);
-    if (found.dev(), found.ino()) == (size.dev(), size.ino()) || !found.is_file() {
+    if (found.dev(), found.ino()) == (size.dev(), size.ino()) {
         return Ok(false);
     }
     let (mut other, mut own) = (BufReader::new(other), BufReader::new(own));

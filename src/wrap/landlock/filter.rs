@@ -48,7 +48,7 @@ pub fn compile(plan: &Plan) -> Result<SyscallFilter, RuntimeError> {
     Ok(filter.expect("a policy's side always makes one"))
 }
 
-/// Calls that the kernel makes after this process has noted them. Landlock decides about them, whatever a policy allows.
+/// Calls that this process hears of to say what was refused. Landlock allows no port besides the plan's, whatever a policy allows.
 const NOTED: [&str; 2] = ["bind", "connect"];
 
 /// Calls in a policy's `syscalls.allow` that these walls deny anyway.

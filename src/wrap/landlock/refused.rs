@@ -1,8 +1,8 @@
 //! SHELL. Servers and connections of the command that Landlock refuses, for the closing lines.
 //!
-//! The kernel makes each of these calls, and Landlock decides by what is in the caller's memory then. This process has read the
-//! address before, for a line alone: one that changes meanwhile changes a line, and no wall. The kernel's own log of Landlock's
-//! refusals (Linux 6.15) needs CAP_AUDIT_READ, which users lack.
+//! The kernel makes each connect(2), and Landlock decides by what is in the caller's memory then; bind(2) is refused or made in
+//! the caller's place ([`servers`](super::servers)). The address is read here for a line alone: one that changes meanwhile changes
+//! a line, and no wall. The kernel's own log of Landlock's refusals (Linux 6.15) needs CAP_AUDIT_READ, which users lack.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -82,7 +82,8 @@ impl PublishedPorts {
 
     /// Makes bind(2) or listen(2) in the caller's place.
     pub fn make(&self, listener: BorrowedFd<'_>, call: &NotifiedCall) -> Result<(), Errno> {
-        if self.is_over.get() {
+        // Without ports as Landlock answers for TCP. It does not judge names of UNIX sockets.
+        if self.ports.is_empty() || self.is_over.get() {
             return Err(Errno::ACCESS);
         }
         let caller = Caller::open(listener, call)?;

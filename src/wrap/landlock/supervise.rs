@@ -220,11 +220,7 @@ impl Supervisor<'_> {
             libc::SYS_bind => {
                 let ports = self.published.ports();
                 self.refused.note_server(listener, call, ports);
-                match ports.is_empty() {
-                    // As Landlock answers for TCP. It does not judge names of UNIX sockets.
-                    true => notify::answer(listener, call, NotifyAnswer::Failed(libc::EACCES)),
-                    false => answered(self.published.make(listener, call)),
-                }
+                answered(self.published.make(listener, call))
             }
             libc::SYS_listen => answered(self.published.make(listener, call)),
             _ => answered(attributes::change(listener, call, &self.writable)),
