@@ -60,8 +60,10 @@ const NO_NAMES: &[&str] = &[
     "More",
     "Never",
     "New",
+    "News",
     "Next",
     "Nothing",
+    "OfNode",
     "One",
     "Opaque",
     "Open",
@@ -84,26 +86,33 @@ const NO_NAMES: &[&str] = &[
     "Sent",
     "Serving",
     "Several",
-    "Shows",
     "Shown",
+    "Shows",
     "Since",
     "Spelt",
     "Spent",
     "Standing",
     "Stuck",
     "Synthetic",
+    "Temporary",
     "Theirs",
     "To",
     "Told",
+    "Use",
     "Via",
     "Waiting",
     "Way",
     "Ways",
     "What",
+    "WhereApprovable",
     "Which",
     "Whole",
     "Whose",
+    "Writable",
 ];
+
+/// Last words that make no noun of a longer name: `HoneyThen`, `NoLonger`.
+const NO_LAST_WORDS: &[&str] = &["Aside", "Below", "Longer", "Then", "Why"];
 
 /// The types that a file defines, and the types of other folders that it uses.
 #[derive(Default)]
@@ -279,9 +288,12 @@ fn a_type_is_called_by_a_noun() {
         for name in names.types {
             let single = name.chars().filter(char::is_ascii_uppercase).count() == 1;
             let participle = single && (name.ends_with("ed") || name.ends_with("en"));
+            let last = name.rfind(|c: char| c.is_ascii_uppercase());
+            let is_no_name = NO_NAMES.contains(&name.as_str())
+                || last.is_some_and(|at| NO_LAST_WORDS.contains(&&name[at..]));
             if participle && NOUNS.contains(&name.as_str()) {
                 nouns.insert(name);
-            } else if participle || NO_NAMES.contains(&name.as_str()) {
+            } else if participle || is_no_name {
                 found.insert(format!("src/{file}: {name}"));
             }
         }

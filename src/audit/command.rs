@@ -98,13 +98,13 @@ impl LoggedCommand {
 
     /// On one line.
     pub fn words(&self) -> String {
-        let words = said(&self.arguments, &self.cut);
+        let words = command_line(&self.arguments, &self.cut);
         format!("as {}:{}: {words}", self.uid, self.gid)
     }
 }
 
 /// Arguments on one line, with the cuts.
-pub(super) fn said(arguments: &[PlainText], cut: &[ArgumentCut]) -> String {
+pub(super) fn command_line(arguments: &[PlainText], cut: &[ArgumentCut]) -> String {
     let mut words = arguments.join(" ");
     for cut in cut {
         words.push(' ');

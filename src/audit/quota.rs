@@ -201,7 +201,7 @@ impl Quotas {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let kept = match class {
             Class::Signatures => 0,
-            _ => self.kept(),
+            _ => self.reserved_bytes(),
         };
         let Some(used) = self.classes.get_mut(&class) else {
             return false;
@@ -229,7 +229,7 @@ impl Quotas {
     }
 
     /// The bytes of the pool that no other class takes: signatures are handed out, and lines with their counts wait.
-    fn kept(&self) -> u64 {
+    fn reserved_bytes(&self) -> u64 {
         let used = self.classes.get(&Class::Signatures);
         used.filter(|used| !used.forms.is_empty())
             .map_or(0, |used| {

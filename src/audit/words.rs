@@ -1,6 +1,6 @@
 //! PURE. An event in words, on one line.
 
-use super::command::said;
+use super::command::command_line;
 use super::{ConnectionKind, Event, EventDetail, LifeState, LogLine, ProcessState, Verdict};
 
 /// A host and a port as people write them.
@@ -62,7 +62,7 @@ pub fn what(what: &EventDetail) -> String {
                 ProcessState::Refused => "not started",
             };
             let exit = exit.map(|exit| format!(" with status {exit}"));
-            let arguments = said(arguments, cut);
+            let arguments = command_line(arguments, cut);
             format!(
                 "exec {word}{} as {uid}:{gid}: {arguments}",
                 exit.unwrap_or_default()

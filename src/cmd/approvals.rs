@@ -135,7 +135,7 @@ pub fn deny(args: &Deny) -> Result<ExitCode> {
 }
 
 fn decide(id: &str, what: &str, approve: Option<ApprovalTerm>) -> Result<ExitCode> {
-    let of = meant(what)?;
+    let of = parse_target(what)?;
     let record = find::network_of(find::container(id)?)?;
     if !approvals::asks(&record) {
         bail!(
@@ -186,7 +186,7 @@ fn without_ask(
 }
 
 /// The number of a listed connection, or a name with its port in the grammar of rules. No name is a number.
-fn meant(text: &str) -> Result<AskDecisionTarget> {
+fn parse_target(text: &str) -> Result<AskDecisionTarget> {
     if let Ok(number) = text.parse() {
         return Ok(AskDecisionTarget::Waiting(number));
     }
@@ -213,7 +213,8 @@ mod tests {
     /// `deny` is what one types to cut an agent off in a hurry.
     #[test]
     fn without_approvals_the_error_has_the_update_that_does_it() {
-        let cure = |what: &str, approve| without_ask("web", what, &meant(what).unwrap(), approve);
+        let cure =
+            |what: &str, approve| without_ask("web", what, &parse_target(what).unwrap(), approve);
         assert_eq!(
             cure("a.test:22", None),
             "`agentbox update web --network-deny a.test:22` denies it"
@@ -229,14 +230,14 @@ mod tests {
     fn an_approval_is_for_one_name() {
         let name = "api.example.com".parse().unwrap();
         assert_eq!(
-            meant("Api.Example.com:22").unwrap(),
+            parse_target("Api.Example.com:22").unwrap(),
             AskDecisionTarget::Endpoint(name, 22)
         );
         assert_eq!(
-            meant("a.test").unwrap(),
+            parse_target("a.test").unwrap(),
             AskDecisionTarget::Host("a.test".parse().unwrap())
         );
-        assert_eq!(meant("17").unwrap(), AskDecisionTarget::Waiting(17));
+        assert_eq!(parse_target("17").unwrap(), AskDecisionTarget::Waiting(17));
         for bad in [
             "*",
             "*.a.test",
@@ -250,9 +251,9 @@ mod tests {
             "GET https://a.test/x",
             "https://a.test/x",
         ] {
-            assert!(meant(bad).is_err(), "{bad:?}");
+            assert!(parse_target(bad).is_err(), "{bad:?}");
         }
-        let said = format!("{:#}", meant("https://a.test/x").unwrap_err());
+        let said = format!("{:#}", parse_target("https://a.test/x").unwrap_err());
         assert!(said.ends_with("did you mean a.test?"), "{said}");
     }
 }

@@ -74,7 +74,7 @@ pub fn run(args: &Trust) -> Result<ExitCode> {
     for effect in &shown.effects {
         out::line(&format!("  {}", escape(effect)))?;
     }
-    if !args.yes && !asked(&shown.path)? {
+    if !args.yes && !confirm(&shown.path)? {
         out::line("not trusted")?;
         return Ok(ExitCode::FAILURE);
     }
@@ -136,7 +136,7 @@ fn is_variable(name: &str) -> bool {
 }
 
 /// Whether the user agrees, at a terminal: a pipe's answer may be another program's.
-fn asked(path: &Path) -> Result<bool> {
+fn confirm(path: &Path) -> Result<bool> {
     let (input, output) = (std::io::stdin(), std::io::stdout());
     if !input.is_terminal() || !output.is_terminal() {
         bail!(

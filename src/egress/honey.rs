@@ -5,7 +5,7 @@ use std::rc::Rc;
 use data_encoding::BASE32_NOPAD;
 
 use super::forms::{ValueForms, percent_encoded, spellings};
-use crate::policy::{HoneyThen, HoneyValue, SecretName};
+use crate::policy::{HoneyAction, HoneyValue, SecretName};
 
 /// All honeytokens of a container, in their searched forms.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub struct Honey(Vec<Bait>);
 #[derive(Debug)]
 struct Bait {
     name: SecretName,
-    then: HoneyThen,
+    then: HoneyAction,
     /// In a byte stream.
     forms: ValueForms,
     /// In a host name, where case does not matter, and dots and hyphens may split the value.
@@ -27,7 +27,7 @@ pub struct HoneyMatch {
     /// Its name.
     pub name: SecretName,
     /// What happens to the container.
-    pub then: HoneyThen,
+    pub then: HoneyAction,
 }
 
 impl Honey {
@@ -163,7 +163,7 @@ mod tests {
                 let mut search = HoneySearch::new(&honey);
                 let (first, second) = text.as_bytes().split_at(cut);
                 let caught = search.feed(first).or_else(|| search.feed(second)).unwrap();
-                assert_eq!(caught.then, HoneyThen::End, "{form} {cut}");
+                assert_eq!(caught.then, HoneyAction::End, "{form} {cut}");
             }
             let mut search = HoneySearch::new(&honey);
             let caught = text.bytes().find_map(|byte| search.feed(&[byte]));

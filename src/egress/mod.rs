@@ -32,4 +32,4 @@ pub use status::{
     AskStatus, BudgetUse, InboundConnection, InboundStatus, InboundTotal, LiveConnection,
     NetworkStatus, WaitingConnection,
 };
-pub use uses::{CountedSecret, SecretUses, Uses, WithheldSecret, WithheldWhy};
+pub use uses::{CountedSecret, SecretUses, Uses, WithheldSecret, WithholdReason};

@@ -25,7 +25,7 @@ pub fn typed(text: &str) -> Result<FullRequest, HttpRefusal> {
     };
     let (named, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let (host, port) = authority(named)?;
-    asked(
+    build_request(
         method,
         scheme,
         (host, port.unwrap_or(scheme.port())),
@@ -73,10 +73,10 @@ pub fn of_said(
             ));
         }
     };
-    asked(head.method, scheme, to, target)
+    build_request(head.method, scheme, to, target)
 }
 
-fn asked(
+fn build_request(
     method: &str,
     scheme: Scheme,
     (host, port): (Host, u16),

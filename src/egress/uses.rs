@@ -58,12 +58,12 @@ pub struct WithheldSecret {
     /// The secret.
     pub name: String,
     /// Why.
-    pub why: WithheldWhy,
+    pub why: WithholdReason,
 }
 
 /// Why no further request gets a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WithheldWhy {
+pub enum WithholdReason {
     /// As many requests as may get it got it.
     UsedUp(u64),
     /// It has expired.
@@ -119,7 +119,7 @@ impl Uses {
         if let Some(one) = self.of(request).find(is_used_up) {
             return Err(WithheldSecret {
                 name: one.secret.name.clone(),
-                why: WithheldWhy::UsedUp(one.used.get()),
+                why: WithholdReason::UsedUp(one.used.get()),
             });
         }
         for one in self.of(request) {
@@ -133,7 +133,7 @@ impl Uses {
         self.of(request).find_map(|one| {
             Some(WithheldSecret {
                 name: one.secret.name.clone(),
-                why: WithheldWhy::Expired(one.expired(now)?),
+                why: WithholdReason::Expired(one.expired(now)?),
             })
         })
     }
@@ -191,7 +191,7 @@ mod tests {
         let error = count("POST https://a.test/v1/x").unwrap_err();
         assert_eq!(
             (error.name.as_str(), error.why),
-            ("one", WithheldWhy::UsedUp(2))
+            ("one", WithholdReason::UsedUp(2))
         );
         assert_eq!(count("GET https://a.test/v1/x"), Ok(()));
         assert_eq!(count("GET https://b.test/"), Ok(()));

@@ -5,9 +5,9 @@ use std::fmt;
 
 use super::http::HttpRefusal;
 use super::tls::TlsRefusal;
-use super::uses::{WithheldSecret, WithheldWhy};
+use super::uses::{WithheldSecret, WithholdReason};
 use super::{HoneyMatch, OverBudget};
-use crate::policy::HoneyThen;
+use crate::policy::HoneyAction;
 use crate::rules::{AddressRefusal, AskRefusal, Denial, EndDate, ExpiredRule};
 
 /// No rule allows the request, and rules for other requests name the host.
@@ -155,11 +155,11 @@ impl fmt::Display for WithheldSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = &self.name;
         match self.why {
-            WithheldWhy::UsedUp(uses) => write!(
+            WithholdReason::UsedUp(uses) => write!(
                 f,
                 "the secret {name} is used up: {uses} requests had it, the most that the node's file allows a container"
             ),
-            WithheldWhy::Expired(end) => {
+            WithholdReason::Expired(end) => {
                 write!(
                     f,
                     "the secret {name} that it would get expired at {}",
@@ -175,8 +175,8 @@ impl fmt::Display for HoneyMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, then } = self;
         let meaning = match then {
-            HoneyThen::Log => "the container goes on",
-            HoneyThen::End => "the container is ended",
+            HoneyAction::Log => "the container goes on",
+            HoneyAction::End => "the container is ended",
         };
         write!(
             f,
@@ -332,10 +332,10 @@ mod tests {
             OverBudget::Hosts(_) => OverBudget::Hosts(1),
             OverBudget::CoolDown(_) => OverBudget::CoolDown(1),
         });
-        let uses = [WithheldWhy::UsedUp(3), WithheldWhy::Expired(end())];
+        let uses = [WithholdReason::UsedUp(3), WithholdReason::Expired(end())];
         for why in uses {
             match &why {
-                WithheldWhy::UsedUp(_) | WithheldWhy::Expired(_) => {}
+                WithholdReason::UsedUp(_) | WithholdReason::Expired(_) => {}
             }
             all.push(secret(why).to_string());
         }

@@ -165,7 +165,16 @@ impl HookState {
 /// Hooks of one moment with all descriptors that they need, for a process that cannot make any more.
 pub struct PreparedHooks<'a> {
     when: HookMoment,
-    hooks: Vec<(&'a Hook, File, File)>,
+    hooks: Vec<PreparedHook<'a>>,
+}
+
+/// One of them.
+struct PreparedHook<'a> {
+    hook: &'a Hook,
+    /// The container's state, its standard input.
+    input: File,
+    /// Takes what it prints.
+    output: File,
 }
 
 impl<'a> PreparedHooks<'a> {
@@ -186,7 +195,11 @@ impl<'a> PreparedHooks<'a> {
         let prepare = |(index, hook): (usize, &'a Hook)| {
             let input = file(state.as_bytes()).map_err(|e| failed(index, e))?;
             let output = file(&[]).map_err(|e| failed(index, e))?;
-            Ok((hook, input, output))
+            Ok(PreparedHook {
+                hook,
+                input,
+                output,
+            })
         };
         Ok(Self {
             when,
@@ -212,9 +225,7 @@ impl<'a> PreparedHooks<'a> {
         cwd: Option<&Path>,
     ) -> impl Iterator<Item = (usize, Result<(), HookFailure>)> {
         let hooks = self.hooks.into_iter().enumerate();
-        hooks.map(move |(index, (hook, input, output))| {
-            (index, run_one(hook, input, output, env, cwd))
-        })
+        hooks.map(move |(index, prepared)| (index, run_one(prepared, env, cwd)))
     }
 }
 
@@ -231,12 +242,15 @@ fn file(content: &[u8]) -> std::io::Result<File> {
 }
 
 fn run_one(
-    hook: &Hook,
-    input: File,
-    output: File,
+    prepared: PreparedHook<'_>,
     env: &[String],
     cwd: Option<&Path>,
 ) -> Result<(), HookFailure> {
+    let PreparedHook {
+        hook,
+        input,
+        output,
+    } = prepared;
     let path = hook.path();
     let args = hook.args().as_deref().unwrap_or_default();
     let mut command = Command::new(path);

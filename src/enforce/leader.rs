@@ -111,7 +111,7 @@ pub(super) fn say_ended(to: BorrowedFd<'_>, signal: i32) {
 
 /// What has become of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum News {
+pub enum ProgramNotice {
     /// This signal has stopped it.
     Stopped(Signal),
     /// This signal has ended it.
@@ -121,17 +121,17 @@ pub enum News {
 }
 
 /// The next news, if any.
-pub fn news(from: &OwnedFd) -> Option<News> {
+pub fn news(from: &OwnedFd) -> Option<ProgramNotice> {
     let mut bytes = [0; 2];
     let length = match rustix::io::read(from.as_fd(), &mut bytes) {
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return None,
-        Ok(0) | Err(_) => return Some(News::Closed),
+        Ok(0) | Err(_) => return Some(ProgramNotice::Closed),
         Ok(length) => length,
     };
     let signal = signal::of(i32::from(bytes[0]))?;
     match length {
-        1 => Some(News::Stopped(signal)),
-        2 => Some(News::Ended(signal)),
+        1 => Some(ProgramNotice::Stopped(signal)),
+        2 => Some(ProgramNotice::Ended(signal)),
         _ => None,
     }
 }
@@ -160,9 +160,9 @@ mod tests {
         }
         assert_eq!(news(&ours), None);
         say_stopped(theirs.as_fd(), Signal::TSTP.as_raw());
-        assert_eq!(news(&ours), Some(News::Stopped(Signal::TSTP)));
+        assert_eq!(news(&ours), Some(ProgramNotice::Stopped(Signal::TSTP)));
         say_ended(theirs.as_fd(), Signal::INT.as_raw());
-        assert_eq!(news(&ours), Some(News::Ended(Signal::INT)));
+        assert_eq!(news(&ours), Some(ProgramNotice::Ended(Signal::INT)));
         drop(ours);
         assert_eq!(Order::receive(theirs.as_fd()).unwrap(), OrderPoll::End);
     }

@@ -29,7 +29,7 @@ impl NetworkPlan {
     }
 
     /// The first port that is the engine's number outside for another port, and that port, which leads nowhere yet.
-    fn meant(&self, ports: &BTreeSet<u16>) -> Option<(u16, u16)> {
+    fn published_port(&self, ports: &BTreeSet<u16>) -> Option<(u16, u16)> {
         let published = |asked: &u16| {
             let mut nowhere = self.leads_nowhere.iter();
             let is_inside = self.leads_nowhere.contains_key(asked) || self.inbound.contains(asked);
@@ -59,7 +59,7 @@ impl NetworkPlan {
             "under network.mode=local its sidecar was started without the right to connect, since no published port was known \
              (only Docker's are, and those of podman 5 as root): name the port when the container is made"
                 .to_owned()
-        } else if let Some((asked, port)) = self.meant(ports) {
+        } else if let Some((asked, port)) = self.published_port(ports) {
             format!(
                 "the engine publishes port {port} of the container as {asked}: --inbound-add {port} (or {port},{asked} for both)"
             )

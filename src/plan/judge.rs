@@ -58,7 +58,7 @@ pub(super) fn by_nature(
 fn by_name(never: &NeverList, meant: &VisibleCredentials, facts: &SourceFacts) -> Option<String> {
     facts.all_names().find_map(|name| {
         let why = never.refuses_but(name, meant)?;
-        Some(told(name, facts, why))
+        Some(reason_by_name(name, facts, why))
     })
 }
 
@@ -97,11 +97,11 @@ pub(super) fn read_only(never: &NeverList, facts: &SourceFacts) -> Option<String
     }
     facts.all_names().find_map(|name| {
         let why = never.read_only(name)?;
-        Some(told(name, facts, why))
+        Some(reason_by_name(name, facts, why))
     })
 }
 
-fn told(name: &Path, facts: &SourceFacts, why: &str) -> String {
+fn reason_by_name(name: &Path, facts: &SourceFacts, why: &str) -> String {
     match name == facts.path {
         true => format!("{}: {why}", name.display()),
         false => format!("it is {} under another name: {why}", name.display()),

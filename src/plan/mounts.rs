@@ -120,7 +120,7 @@ fn sort(
     warnings: &mut Vec<Warning>,
 ) -> Result<SortedMounts, PlanError> {
     let policy = &resolved.policy;
-    let meant = policy.filesystem.meant();
+    let meant = policy.filesystem.visible_credentials();
     // As the engine names them, and where the image's own links lead.
     let all = spec.mounts().iter().flatten();
     let named: Vec<Mount> = all.map(canonical).collect::<Result<_, _>>()?;

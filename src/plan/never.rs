@@ -118,7 +118,7 @@ pub type VisibleCredentials = BTreeSet<PathBuf>;
 
 impl Filesystem {
     /// The credentials that the policy makes visible.
-    pub fn meant(&self) -> VisibleCredentials {
+    pub fn visible_credentials(&self) -> VisibleCredentials {
         let names = self.credentials.iter();
         names.map(|name| PathBuf::from(name.as_str())).collect()
     }

@@ -6,7 +6,7 @@ use super::error::PlanError;
 use super::network::NetworkPlan;
 use super::warning::Warning;
 use crate::policy::{
-    HoneyThen, HoneyValue, Network, NodeSecret, PolicyName, SecretName, VariableName,
+    HoneyAction, HoneyValue, Network, NodeSecret, PolicyName, SecretName, VariableName,
 };
 use crate::rules::request::Scheme;
 use crate::rules::{AskRules, Decision, EgressRules, Host};
@@ -107,7 +107,7 @@ impl NetworkPlan {
 
     /// Whether a honey value ends the container.
     pub fn honey_ends(&self) -> bool {
-        self.honey.iter().any(|one| one.then == HoneyThen::End)
+        self.honey.iter().any(|one| one.then == HoneyAction::End)
     }
 }
 

@@ -254,7 +254,7 @@ fn unknown(name: &str) -> PolicyError {
     let keys: Vec<String> = AnnotationKey::all().map(|key| key.to_string()).collect();
     PolicyError::AnnotationKey {
         key: shown(name),
-        suggestion: meant(name, &keys).map(str::to_owned),
+        suggestion: closest_key(name, &keys).map(str::to_owned),
     }
 }
 
@@ -269,7 +269,7 @@ fn lacks_the_prefix(name: &str, annotations: &BTreeMap<String, String>) -> bool 
 }
 
 /// The key of ours that the author probably meant.
-fn meant<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
+fn closest_key<'a>(name: &str, keys: &'a [String]) -> Option<&'a str> {
     if let Some(key) = (keys.iter()).find(|key| key.strip_prefix(PREFIX) == Some(name)) {
         return Some(key);
     }

@@ -59,9 +59,9 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtMost {
 }
 
 /// A time limit of a ceiling holds for every policy below it, also for one that was chosen by name.
-pub(super) struct NoLonger;
+pub(super) struct TimeCeiling;
 
-impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for NoLonger {
+impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for TimeCeiling {
     #[cfg(test)]
     const WITHIN: &'static str = "the same or less; a longer one of a policy is shortened";
 
@@ -77,9 +77,9 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for NoLonger {
 }
 
 /// What a ceiling turns off is off for every policy below it, also for one that was chosen by name.
-pub(super) struct OffBelow;
+pub(super) struct SwitchCeiling;
 
-impl CeilingRule<Switch> for OffBelow {
+impl CeilingRule<Switch> for SwitchCeiling {
     #[cfg(test)]
     const WITHIN: &'static str = "`off` turns it off";
 
@@ -154,9 +154,9 @@ impl<T: Clone> CeilingRule<T> for NoCeiling {
 }
 
 /// Whether to wait for approval. This grants the workload nothing: the operator decides within every ceiling.
-pub(super) struct WhereApprovable;
+pub(super) struct ApprovalCeiling;
 
-impl CeilingRule<OnUnknown> for WhereApprovable {
+impl CeilingRule<OnUnknown> for ApprovalCeiling {
     #[cfg(test)]
     const WITHIN: &'static str =
         "anything; but `ask` is an error if the ceiling's `network.limit` is empty";

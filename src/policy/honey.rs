@@ -28,13 +28,13 @@ pub struct HoneyValue {
     pub env: Option<VariableName>,
     /// What happens to a container that sends it.
     #[serde(default)]
-    pub then: HoneyThen,
+    pub then: HoneyAction,
 }
 
 words! {
     /// What happens to a container that sends a honeytoken. The connection or name is refused and logged in any case.
     #[derive(Default)]
-    HoneyThen {
+    HoneyAction {
         /// It continues.
         #[default]
         Log = "log",
@@ -66,9 +66,9 @@ mod tests {
             toml::from_str::<HoneyValue>(&text)
         };
         let bait = read("value = \"AKIAIOSFODNN7EXAMPLE\"").unwrap();
-        assert_eq!((bait.then, bait.env), (HoneyThen::Log, None));
+        assert_eq!((bait.then, bait.env), (HoneyAction::Log, None));
         let bait = read("value = \"AKIAIOSFODNN7EXAMPLE\"\nthen = \"end\"\nenv = \"KEY\"").unwrap();
-        assert_eq!(bait.then, HoneyThen::End);
+        assert_eq!(bait.then, HoneyAction::End);
         for bad in [
             "",
             "value = \"short\"",

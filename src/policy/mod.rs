@@ -82,7 +82,7 @@ pub use connect::ConnectService;
 pub use credential::CredentialName;
 pub use error::{OverLimit, PolicyError};
 pub use file::{misnamed as misnamed_policy, unreadable};
-pub use honey::{HoneyThen, HoneyValue};
+pub use honey::{HoneyAction, HoneyValue};
 pub use inbound::InboundPort;
 pub use list::{items as annotation_list, items_of_file, list_text};
 pub use name::{PolicyChoice, PolicyName, UNCONFINED, VariableName};

@@ -12,8 +12,8 @@
 use std::collections::BTreeSet;
 
 use super::ceiling_rule::{
-    AllOf, AtLeast, AtMost, ItemsOf, NoCeiling, NoLonger, OffBelow, PartOf, PartOfMounts,
-    PartOfRoot, PlacesOf, WhereApprovable, WithinBound,
+    AllOf, ApprovalCeiling, AtLeast, AtMost, ItemsOf, NoCeiling, PartOf, PartOfMounts, PartOfRoot,
+    PlacesOf, SwitchCeiling, TimeCeiling, WithinBound,
 };
 use super::network::{LimitsWithin, RulesWithin, TemporaryWithin};
 use super::rows::fields;
@@ -104,7 +104,7 @@ fields! {
 
         /// Connections to unlisted names: refuse, or [wait for `agentbox
         /// approve`](network.md#ask-instead-of-refusing).
-        on_unknown: OnUnknown = NetworkOnUnknown "network.on-unknown", WhereApprovable, Annotated, Seen;
+        on_unknown: OnUnknown = NetworkOnUnknown "network.on-unknown", ApprovalCeiling, Annotated, Seen;
 
         /// Seconds that they wait.
         ask_seconds: AskSeconds = NetworkAskSeconds "network.ask-seconds", NoCeiling, Annotated, Seen;
@@ -116,7 +116,7 @@ fields! {
         tls: TlsWay = NetworkTls "network.tls", NoCeiling, Annotated, Seen;
 
         /// `wrap` uses the [secrets of its user](network.md#your-own-secrets).
-        user_secrets: Switch = NetworkUserSecrets "network.user-secrets", OffBelow, FilesAlone, Seen;
+        user_secrets: Switch = NetworkUserSecrets "network.user-secrets", SwitchCeiling, FilesAlone, Seen;
 
         /// Connections at once.
         connections: Count = NetworkConnections "network.connections", AtMost, Annotated, Unseen;
@@ -185,19 +185,19 @@ fields! {
     #[derive(Copy)]
     Time in time, written TimeFields {
         /// From `create` to SIGTERM ([more](operator.md#end-a-container-after-a-time)).
-        wall: TimeLimit = TimeWall "time.wall", NoLonger, Annotated, Unseen;
+        wall: TimeLimit = TimeWall "time.wall", TimeCeiling, Annotated, Unseen;
 
         /// Without [activity](operator.md#end-an-idle-container) until SIGTERM.
-        idle: TimeLimit = TimeIdle "time.idle", NoLonger, Annotated, Unseen;
+        idle: TimeLimit = TimeIdle "time.idle", TimeCeiling, Annotated, Unseen;
 
         /// From an [`exec`](operator.md#end-an-exec-after-a-time) to SIGTERM.
-        exec: TimeLimit = TimeExec "time.exec", NoLonger, Annotated, Unseen;
+        exec: TimeLimit = TimeExec "time.exec", TimeCeiling, Annotated, Unseen;
 
         /// From SIGTERM to SIGKILL.
-        grace: Grace = TimeGrace "time.grace", NoLonger, Annotated, Unseen;
+        grace: Grace = TimeGrace "time.grace", TimeCeiling, Annotated, Unseen;
 
         /// Whether suspension of the machine counts, and for `idle` a pause.
-        sleep: SleepRule = TimeSleep "time.sleep", NoLonger, Annotated, Unseen;
+        sleep: SleepRule = TimeSleep "time.sleep", TimeCeiling, Annotated, Unseen;
     }
 
     /// What is reported of the walls, and to whom.

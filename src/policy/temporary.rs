@@ -94,7 +94,7 @@ pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
         deserialize = "Self: TryFrom<String, Error = ValueError>"
     )
 )]
-pub struct Temporary<T> {
+pub struct TemporaryEntry<T> {
     /// What is allowed.
     pub item: T,
     /// Its end.
@@ -102,7 +102,7 @@ pub struct Temporary<T> {
 }
 
 /// The end of `RULE for 10 minutes` as it is written here.
-fn meant(text: &str) -> Option<String> {
+fn suggested_end(text: &str) -> Option<String> {
     const UNITS: [(&str, &[&str]); 4] = [
         ("s", &["s", "sec", "secs", "second", "seconds"]),
         ("m", &["m", "min", "mins", "minute", "minutes"]),
@@ -122,9 +122,9 @@ fn meant(text: &str) -> Option<String> {
 }
 
 /// A rule that allows until its end.
-pub type TemporaryRule = Temporary<EgressRule>;
+pub type TemporaryRule = TemporaryEntry<EgressRule>;
 /// The same in a policy's list, where it may be a preset.
-pub(super) type TemporaryItem = Temporary<RuleItem>;
+pub(super) type TemporaryItem = TemporaryEntry<RuleItem>;
 
 impl Item for TemporaryItem {
     fn begins_with(word: &str, item: &str) -> bool {
@@ -132,18 +132,18 @@ impl Item for TemporaryItem {
     }
 }
 
-impl<T: fmt::Display> fmt::Display for Temporary<T> {
+impl<T: fmt::Display> fmt::Display for TemporaryEntry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.item, self.term)
     }
 }
 
-impl<T: FromStr<Err = ValueError>> FromStr for Temporary<T> {
+impl<T: FromStr<Err = ValueError>> FromStr for TemporaryEntry<T> {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let (item, term) = RuleTerm::split(text).ok_or_else(|| ValueError {
-            suggestion: meant(text),
+            suggestion: suggested_end(text),
             ..ValueError::grammar(text, GRAMMAR)
         })?;
         let item = item.parse()?;

@@ -118,7 +118,7 @@ impl FieldOption {
                 Ok(field) => OptionError::SetByFilesAlone { field },
                 Err(_) => OptionError::SetField {
                     name: shown(name),
-                    suggestion: meant(name, settable()).map(Field::as_str),
+                    suggestion: closest_field(name, settable()).map(Field::as_str),
                 },
             });
         };
@@ -146,7 +146,7 @@ impl FieldOption {
 }
 
 /// The field that was probably meant. `allow` or `hosts` alone is the last part of a field's name.
-fn meant(name: &str, fields: impl Iterator<Item = Field> + Clone) -> Option<Field> {
+fn closest_field(name: &str, fields: impl Iterator<Item = Field> + Clone) -> Option<Field> {
     let last = |text: &str| text.rsplit('.').next().unwrap_or(text).to_owned();
     let near = fields.clone().filter(|f| last(f.as_str()) == last(name));
     let near = near.min_by_key(|field| distance(field.as_str(), name));

@@ -269,8 +269,8 @@ impl From<NodeSecret> for WrittenSecret {
 pub(super) fn of_node<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeSecret>, D::Error> {
     #[derive(Deserialize)]
     #[serde(try_from = "WrittenSecret")]
-    struct OfNode(NodeSecret);
-    impl TryFrom<WrittenSecret> for OfNode {
+    struct NodeSecretEntry(NodeSecret);
+    impl TryFrom<WrittenSecret> for NodeSecretEntry {
         type Error = String;
 
         fn try_from(written: WrittenSecret) -> Result<Self, String> {
@@ -280,8 +280,11 @@ pub(super) fn of_node<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NodeSecr
             }
         }
     }
-    let all: Vec<OfNode> = Vec::deserialize(from)?;
-    Ok(all.into_iter().map(|OfNode(secret)| secret).collect())
+    let all: Vec<NodeSecretEntry> = Vec::deserialize(from)?;
+    Ok(all
+        .into_iter()
+        .map(|NodeSecretEntry(secret)| secret)
+        .collect())
 }
 
 /// `[[secret]]` of the settings of the user of `wrap`.

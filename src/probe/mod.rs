@@ -215,7 +215,7 @@ pub fn search(
     plan: &FilesystemPlan,
     policy: &Filesystem,
 ) -> bool {
-    let (never, meant) = (NeverList::builtin(), policy.meant());
+    let (never, meant) = (NeverList::builtin(), policy.visible_credentials());
     let unwanted = HiddenNames::new(never, &meant);
     let protects = !policy.unprotected.iter().any(ProtectedName::is_all);
     let mut told = false;

@@ -162,7 +162,7 @@ impl EgressRules {
     pub fn meant_by(&self, rule: &NetworkRule, said: &HostName) -> Vec<HostName> {
         match &rule.target {
             RuleTarget::Name(ruled) if rule.reach.is_private() => {
-                spelling::meant(said, ruled, &self.search)
+                spelling::resolved_names(said, ruled, &self.search)
             }
             RuleTarget::Name(_)
             | RuleTarget::Below(_)
@@ -185,7 +185,9 @@ impl EgressRules {
 
     fn is_spelling(&self, target: &RuleTarget, name: &HostName) -> bool {
         match target {
-            RuleTarget::Name(ruled) => !spelling::meant(name, ruled, &self.search).is_empty(),
+            RuleTarget::Name(ruled) => {
+                !spelling::resolved_names(name, ruled, &self.search).is_empty()
+            }
             RuleTarget::Below(_) | RuleTarget::Any | RuleTarget::Addresses(..) => false,
         }
     }

@@ -11,7 +11,7 @@ use super::connection::is_within;
 /// The names to resolve if a client sends `said` and a rule for private names has `ruled`. Empty if `said` is no
 /// spelling of `ruled`. The rule's own spelling is also resolved as it is. All others are names that denials check and
 /// users see ([`others`]): a name unknown to either would be a way around them.
-pub fn meant(said: &HostName, ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
+pub fn resolved_names(said: &HostName, ruled: &HostName, search: &[HostName]) -> Vec<HostName> {
     let mut whole = wholes(ruled, search);
     if said == ruled {
         whole.retain(|whole| whole != said);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     fn asked(said: &str, ruled: &str) -> Vec<String> {
-        let meant = meant(&name(said), &name(ruled), &pod());
+        let meant = resolved_names(&name(said), &name(ruled), &pod());
         meant.iter().map(ToString::to_string).collect()
     }
 
@@ -150,9 +150,9 @@ mod tests {
         );
         let whole = "postgres.default.svc.cluster.local";
         assert_eq!(asked(whole, whole), [whole]);
-        let none = meant(&name("db"), &name("db"), &[]);
+        let none = resolved_names(&name("db"), &name("db"), &[]);
         assert_eq!(none, [name("db")]);
-        assert!(meant(&name("db.test"), &name("db"), &[]).is_empty());
+        assert!(resolved_names(&name("db.test"), &name("db"), &[]).is_empty());
     }
 
     /// M1: every resolved name is shown to users, and denied with any of the others.
@@ -164,7 +164,7 @@ mod tests {
                 let ruled = name(ruled);
                 let shown = super::others(&ruled, search);
                 for said in shown.iter().chain([&ruled]) {
-                    for asked in meant(said, &ruled, search) {
+                    for asked in resolved_names(said, &ruled, search) {
                         assert!(asked == ruled || shown.contains(&asked), "{said} {asked}");
                     }
                 }

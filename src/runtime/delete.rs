@@ -181,7 +181,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
         // While the record still exists: the next deletion finishes one that is killed here.
         if let Some(record) = record {
             let env = hooks::default_env(record);
-            hooks::poststop(&record.hooks, &record.told(), &env);
+            hooks::poststop(&record.hooks, &record.hook_state(), &env);
         }
         first = Census::of_node()
             .leave(place)

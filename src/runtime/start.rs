@@ -73,7 +73,7 @@ fn poststart(record: &Record) -> Result<(), RuntimeError> {
     Ok(enforced::run(
         HookMoment::Poststart,
         &record.hooks,
-        &record.told(),
+        &record.hook_state(),
         pid,
         &env,
         None,

@@ -18,7 +18,9 @@ use crate::sidecar::confine::{self, SidecarRlimits};
 use crate::sidecar::counts::KernelCounts;
 use crate::sidecar::filter;
 use crate::sidecar::loss;
-use crate::sidecar::protocol::{self, Duty, Loss, ProtocolError, Question, Reply, SidecarSetup};
+use crate::sidecar::protocol::{
+    self, Duty, InitQuestion, Loss, ProtocolError, Reply, SidecarSetup,
+};
 use crate::sidecar::reader;
 use crate::sidecar::serve;
 use crate::sidecar::waiting::{IdleLog, IdleLoop};
@@ -307,10 +309,10 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
     let counts = KernelCounts::new(counts, tool, Instant::now());
     let Some(inner) = inner else {
         // Init asks for nothing: its first message is its listener.
-        expect_listener(calls.as_mut(), handover, Question::Enter)?;
+        expect_listener(calls.as_mut(), handover, InitQuestion::Enter)?;
         return IdleLoop {
             init,
-            pending: None::<(OwnedFd, fn(&OwnedFd) -> Question)>,
+            pending: None::<(OwnedFd, fn(&OwnedFd) -> InitQuestion)>,
             watched,
             counts,
             log: calls_log.map(|log| IdleLog::of(log, calls.as_ref())),
@@ -354,10 +356,10 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
 pub(super) fn expect_listener(
     calls: Option<&mut Calls>,
     socket: OwnedFd,
-    question: Question,
+    question: InitQuestion,
 ) -> Result<(), SidecarError> {
     match calls {
-        Some(calls) if question == Question::Enter => calls
+        Some(calls) if question == InitQuestion::Enter => calls
             .expect_first(socket)
             .map_err(SidecarError::step("wait for the first listener")),
         _ => Ok(()),
@@ -365,16 +367,16 @@ pub(super) fn expect_listener(
 }
 
 /// Answers init, or prints the error to standard error: then init has no namespace and does not start.
-fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) -> Question {
+fn answer(handover: &OwnedFd, cookie: u64, netns: &OwnedFd, sysfs: &OwnedFd) -> InitQuestion {
     let asked = protocol::receive_question(handover.as_fd());
     let answered = asked.and_then(|question| match question {
-        Question::Enter => {
+        InitQuestion::Enter => {
             protocol::send_answer(handover.as_fd(), cookie, netns, sysfs).map(|()| question)
         }
-        Question::Closed => Ok(question),
+        InitQuestion::Closed => Ok(question),
     });
     answered.unwrap_or_else(|error| {
         eprintln!("agentbox-sidecar: {}", with_causes(&error));
-        Question::Closed
+        InitQuestion::Closed
     })
 }

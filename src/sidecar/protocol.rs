@@ -239,7 +239,7 @@ pub fn request_namespace(
 
 /// What came on the sidecar's end of the hand-over socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Question {
+pub(super) enum InitQuestion {
     /// Init wants to enter its namespace.
     Enter,
     /// Every holder of the other end is gone.
@@ -247,20 +247,20 @@ pub(super) enum Question {
 }
 
 /// Reads the question. To be called when the socket is readable.
-pub(super) fn receive_question(socket: BorrowedFd<'_>) -> Result<Question, ProtocolError> {
+pub(super) fn receive_question(socket: BorrowedFd<'_>) -> Result<InitQuestion, ProtocolError> {
     const PEER: &str = "container's init";
     let mut buffer = [0; QUESTION.len()];
     let received = match socket::receive(socket, &mut buffer) {
         Ok(received) => received,
         // It left without reading our answer: gone too.
         Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-            return Ok(Question::Closed);
+            return Ok(InitQuestion::Closed);
         }
         Err(source) => return Err(failed(PEER, Duration::ZERO, source)),
     };
     match &buffer[..received.len] {
-        [] => Ok(Question::Closed),
-        question if question == QUESTION && received.fds.is_empty() => Ok(Question::Enter),
+        [] => Ok(InitQuestion::Closed),
+        question if question == QUESTION && received.fds.is_empty() => Ok(InitQuestion::Enter),
         _ => Err(ProtocolError::NotHandover { peer: PEER }),
     }
 }
@@ -383,12 +383,15 @@ mod tests {
             socket::send(init.as_fd(), bytes, fds).unwrap();
             receive_question(sidecar.as_fd())
         };
-        assert_eq!(ask(QUESTION, &[]).unwrap(), Question::Enter);
+        assert_eq!(ask(QUESTION, &[]).unwrap(), InitQuestion::Enter);
         assert!(ask(QUESTION, &[init.as_fd()]).is_err());
         assert!(ask(&QUESTION[1..], &[]).is_err());
         assert!(ask(b"a message that is much longer than the question", &[]).is_err());
         drop(init);
-        assert_eq!(receive_question(sidecar.as_fd()).unwrap(), Question::Closed);
+        assert_eq!(
+            receive_question(sidecar.as_fd()).unwrap(),
+            InitQuestion::Closed
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::sidecar::calls::Calls;
 use crate::sidecar::counts::{HeardAttempts, KernelCounts};
 use crate::sidecar::journal::Journal;
 use crate::sidecar::program::expect_listener;
-use crate::sidecar::protocol::Question;
+use crate::sidecar::protocol::InitQuestion;
 use crate::sidecar::watched::WatchedMount;
 
 /// The loop of a sidecar without a proxy: poll, recvmsg, sendmsg, close, and the answers to denied calls.
@@ -88,7 +88,7 @@ struct ReadySources {
     written: Vec<usize>,
 }
 
-impl<A: FnOnce(&OwnedFd) -> Question> IdleLoop<A> {
+impl<A: FnOnce(&OwnedFd) -> InitQuestion> IdleLoop<A> {
     /// Runs until init ends.
     pub fn run(mut self) -> Result<(), SidecarError> {
         loop {

@@ -47,7 +47,7 @@ impl Account {
         if key.starts_with('-') || !has_directory("passwd") {
             return None;
         }
-        find(&said("getent", &["passwd", key])?, is_it)
+        find(&output_of("getent", &["passwd", key])?, is_it)
     }
 
     /// The supplementary groups: the groups of group(5) that list the name, without the primary one.
@@ -55,7 +55,7 @@ impl Account {
         let text = std::fs::read("/etc/group").unwrap_or_default();
         let mut groups = members(&String::from_utf8_lossy(&text), &self.name);
         if (has_directory("group") || has_directory("initgroups")) && !self.name.starts_with('-') {
-            let listed = said("id", &["-G", &self.name]).unwrap_or_default();
+            let listed = output_of("id", &["-G", &self.name]).unwrap_or_default();
             groups.extend(
                 listed
                     .split_whitespace()
@@ -111,7 +111,7 @@ fn names_directory(text: &str, database: &str) -> bool {
 }
 
 /// The output of a system program.
-fn said(name: &str, arguments: &[&str]) -> Option<String> {
+fn output_of(name: &str, arguments: &[&str]) -> Option<String> {
     let mut command = program::command(&program::find(name).ok()?, &[]);
     let output = command.args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

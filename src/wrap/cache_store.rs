@@ -36,7 +36,7 @@ pub fn place(person: &Person, workspace: &Path) -> Result<PathBuf> {
         None => "root",
     };
     let workspace = hash(workspace.as_os_str().as_bytes());
-    Ok(places::kept(person, &home).join(workspace).join(by))
+    Ok(places::caches_dir(person, &home).join(workspace).join(by))
 }
 
 impl WorkspaceStore {

@@ -16,14 +16,14 @@ type CallCounts = BTreeMap<String, u64>;
 
 /// Calls by their names, each with its number.
 #[derive(Debug, Default)]
-pub struct DeniedCalls {
+pub struct DeniedCallSummary {
     /// Those that an option allows.
     debuggers: CallCounts,
     /// The others, without those that ordinary programs probe.
     others: CallCounts,
 }
 
-impl DeniedCalls {
+impl DeniedCallSummary {
     /// Counts a call that was answered by this errno.
     pub fn count(&mut self, name: &str, errno: &str, times: u64) {
         let of_kind = match SyscallProfile::Debug.adds().contains(&name) {

@@ -22,7 +22,7 @@ const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 /// If sudo or the like ran in between, HOME, USER, LOGNAME and SHELL come from the user's line of passwd(5), and PATH
 /// gets the user's directories. A kept PATH that has some already stays.
 pub fn passed(wanted: &WrapRequest, policy: &Policy) -> Result<Vec<String>> {
-    variables::check_free(&asked(wanted, &own())?, wanted.walls, policy)?;
+    variables::check_free(&requested_variables(wanted, &own())?, wanted.walls, policy)?;
     let env = of_run(wanted)?;
     let mut env = env.into_iter().map(|(k, v)| format!("{k}={v}")).collect();
     secrets::withhold(&mut env, &wanted.asked.secrets);
@@ -36,8 +36,11 @@ fn own() -> Vec<(String, String)> {
         .collect()
 }
 
-fn asked(wanted: &WrapRequest, own: &[(String, String)]) -> Result<Vec<(String, String)>> {
-    variables::asked(&wanted.variables, |name| {
+fn requested_variables(
+    wanted: &WrapRequest,
+    own: &[(String, String)],
+) -> Result<Vec<(String, String)>> {
+    variables::requested_variables(&wanted.variables, |name| {
         value(own, name).map(str::to_owned)
     })
 }
@@ -59,7 +62,7 @@ pub fn of_run(wanted: &WrapRequest) -> Result<Vec<(String, String)>> {
             }
         }
     }
-    let asked = asked(wanted, &own)?;
+    let asked = requested_variables(wanted, &own)?;
     set_all(&mut env, asked.iter().map(|(k, v)| (k.as_str(), v.clone())));
     if !env.iter().any(|(k, _)| k == "PATH") {
         env.push(("PATH".to_owned(), SYSTEM_PATH.to_owned()));

@@ -220,7 +220,7 @@ mod tests {
         UserProxy::of(set).unwrap().unwrap()
     }
 
-    fn told(
+    fn proxy_message(
         proxy: &EnvironmentProxy,
         mode: NetworkMode,
         upstream: Option<Upstream>,
@@ -267,11 +267,11 @@ mod tests {
             (EnvironmentProxy::Unset, nodes(), None),
             (EnvironmentProxy::Unset, None, None),
         ] {
-            let told = |mode| told(&proxy, mode, upstream.clone());
-            assert_eq!(told(NetworkMode::Allowlist).as_deref(), expected);
+            let proxy_message = |mode| proxy_message(&proxy, mode, upstream.clone());
+            assert_eq!(proxy_message(NetworkMode::Allowlist).as_deref(), expected);
             // Nothing is reached through any proxy.
-            assert_eq!(told(NetworkMode::Local), None);
-            assert_eq!(told(NetworkMode::None), None);
+            assert_eq!(proxy_message(NetworkMode::Local), None);
+            assert_eq!(proxy_message(NetworkMode::None), None);
         }
     }
 

@@ -75,7 +75,7 @@ impl WrapRequest {
     /// the project over the user.
     pub fn of(args: &cli::Wrap) -> Result<Self> {
         let list = SystemList::builtin();
-        let directory = workspace::asked(args.workspace.as_deref())?;
+        let directory = workspace::requested_directory(args.workspace.as_deref())?;
         let person = Person::of_caller(&directory)?;
         let (cwd, workspace) = person.looking(|| {
             let cwd = workspace::choose(&directory, &list, &person)?;
@@ -86,7 +86,7 @@ impl WrapRequest {
         })??;
         let found = person.looking(|| settings::find(&person, &workspace))??;
         let (mut asked, policy_file) =
-            person.looking(|| asked(args, &found.sources, &person))??;
+            person.looking(|| requested_policy(args, &found.sources, &person))??;
         let places = [proxy::shells_places(), vec![cwd.clone(), workspace.clone()]].concat();
         let proxy = person.looking(|| EnvironmentProxy::of_caller(&person, &places))?;
         asked.proxy = proxy.named().map(UserProxy::upstream);
@@ -133,10 +133,10 @@ impl WrapRequest {
 
     /// The caller, and the policy requests of their own settings: no options, and no file of a project.
     pub fn of_settings_alone() -> Result<(Person, WrapOptions)> {
-        let person = Person::of_caller(&workspace::asked(None)?)?;
+        let person = Person::of_caller(&workspace::requested_directory(None)?)?;
         let asked = person.looking(|| {
             let sources: Vec<_> = settings::of_person(&person)?.into_iter().collect();
-            asked(&cli::Wrap::default(), &sources, &person)
+            requested_policy(&cli::Wrap::default(), &sources, &person)
         })??;
         Ok((person, asked.0))
     }
@@ -232,7 +232,7 @@ fn option_variables(args: &cli::Wrap, person: &Person) -> Result<Vec<SealedFile>
 }
 
 /// The requests of the policy, and the policy's file. Call it with the user's rights over files.
-fn asked(
+fn requested_policy(
     args: &cli::Wrap,
     sources: &[SettingsSource],
     person: &Person,

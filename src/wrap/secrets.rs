@@ -190,7 +190,7 @@ pub fn withheld(wanted: &WrapRequest) -> Result<Vec<String>> {
         return Ok(Vec::new());
     }
     // Their values do not matter.
-    let named = variables::asked(&wanted.variables, |_| Some(String::new()))?;
+    let named = variables::requested_variables(&wanted.variables, |_| Some(String::new()))?;
     let mut lines = Vec::new();
     for (variable, _) in named {
         if let Some(secret) = secrets.iter().find(|secret| names(secret, &variable)) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-use super::denied_calls::{DeniedCalls, times};
+use super::denied_calls::{DeniedCallSummary, times};
 use super::request::WrapRequest;
 use super::{WrapRefusal, planted};
 use crate::audit::{
@@ -43,7 +43,7 @@ pub struct DeniedSummary {
     refused: Vec<DeniedHost>,
     /// Allowed ones that could not be reached.
     failed: Vec<DeniedHost>,
-    calls: DeniedCalls,
+    calls: DeniedCallSummary,
     /// The container's id, by which `audit` finds its log.
     id: Option<String>,
     /// Denials without a line in the log.

@@ -21,7 +21,7 @@ pub struct Variables {
 }
 
 /// The variables of all sources, lowest first. A source's pairs come after its files. `own` are the caller's variables.
-pub fn asked(
+pub fn requested_variables(
     sources: &[Variables],
     own: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<(String, String)>> {

@@ -54,7 +54,7 @@ pub fn check_state(layout: &Layout) -> Result<()> {
 }
 
 /// The requested directory or the current one, as named.
-pub fn asked(option: Option<&Path>) -> Result<PathBuf> {
+pub fn requested_directory(option: Option<&Path>) -> Result<PathBuf> {
     match option {
         Some(dir) => Ok(dir.to_owned()),
         None => std::env::current_dir().context("find the current directory"),

@@ -31,11 +31,11 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), C
 /// Warns about kernel memory limits that cannot be set: the total on no node, sockets not on cgroup v2.
 pub fn warn_of_kernel_memory(resources: &LinuxResources) {
     let memory = resources.memory().unwrap_or_default();
-    if asked(memory.kernel()).is_some() {
+    if requested_value(memory.kernel()).is_some() {
         log::warn!("resources.memory.kernel is obsolete and has no effect");
     }
     let is_v1 = || Hierarchies::of_node().is_ok_and(|found| !found.is_unified());
-    if asked(memory.kernel_tcp()).is_some() && !is_v1() {
+    if requested_value(memory.kernel_tcp()).is_some() && !is_v1() {
         log::warn!("resources.memory.kernelTCP needs cgroup v1 and has no effect");
     }
 }
@@ -131,7 +131,7 @@ impl<'a> Value<'a> {
 }
 
 /// An integer, if it requests a limit.
-fn asked<T: Default + PartialEq>(value: Option<T>) -> Option<T> {
+fn requested_value<T: Default + PartialEq>(value: Option<T>) -> Option<T> {
     value.filter(|v| *v != T::default())
 }
 

@@ -7,7 +7,7 @@ use oci_spec::runtime::{
 use super::refusal::LimitRefusal;
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::error::CgroupError;
-use crate::cgroup::limits::{Group, Value, asked};
+use crate::cgroup::limits::{Group, Value, requested_value};
 
 const LIMIT: &str = "memory.limit_in_bytes";
 const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
@@ -31,7 +31,7 @@ pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), C
     if let Some(cpu) = wanted.cpu() {
         set_cpu(group, cpu)?;
     }
-    if let Some(limit) = wanted.pids().and_then(|p| asked(Some(p.limit()))) {
+    if let Some(limit) = wanted.pids().and_then(|p| requested_value(Some(p.limit()))) {
         group("pids")?.write("pids.max", crate::cgroup::limits::or_max(limit))?;
     }
     if let Some(io) = wanted.block_io() {
@@ -54,11 +54,11 @@ fn set_memory(
     group: impl Fn() -> Result<Group, CgroupError>,
     memory: &LinuxMemory,
 ) -> Result<(), CgroupError> {
-    let limit = asked(memory.limit());
-    let mut swap = asked(memory.swap());
+    let limit = requested_value(memory.limit());
+    let mut swap = requested_value(memory.swap());
     let others = [
-        asked(memory.reservation()).is_some(),
-        asked(memory.kernel_tcp()).is_some(),
+        requested_value(memory.reservation()).is_some(),
+        requested_value(memory.kernel_tcp()).is_some(),
         memory.swappiness().is_some(),
     ];
     let no_killer = memory.disable_oom_killer() == Some(true);
@@ -74,10 +74,10 @@ fn set_memory(
         check_both(&group, limit)?;
     }
     set_limits(&group, limit, swap)?;
-    if let Some(reservation) = asked(memory.reservation()) {
+    if let Some(reservation) = requested_value(memory.reservation()) {
         group.write("memory.soft_limit_in_bytes", reservation)?;
     }
-    if let Some(limit) = asked(memory.kernel_tcp()) {
+    if let Some(limit) = requested_value(memory.kernel_tcp()) {
         group.write(TCP, limit)?;
     }
     if no_killer {
@@ -132,20 +132,23 @@ fn set_cpu(
     if let Some(idle) = cpu.idle() {
         group("cpu")?.write("cpu.idle", idle)?;
     }
-    if let Some(shares) = asked(cpu.shares()) {
+    if let Some(shares) = requested_value(cpu.shares()) {
         set_shares(&group("cpu")?, shares)?;
     }
     if let Some(burst) = cpu.burst() {
         group("cpu")?.write("cpu.cfs_burst_us", burst)?;
     }
-    let (period, quota) = (asked(cpu.period()), asked(cpu.quota()));
+    let (period, quota) = (requested_value(cpu.period()), requested_value(cpu.quota()));
     if period.is_some() || quota.is_some() {
         group("cpu")?.write_pair(
             period.map(|p| Value::new("cpu.cfs_period_us", p)),
             quota.map(|q| Value::new("cpu.cfs_quota_us", q)),
         )?;
     }
-    let (period, runtime) = (asked(cpu.realtime_period()), asked(cpu.realtime_runtime()));
+    let (period, runtime) = (
+        requested_value(cpu.realtime_period()),
+        requested_value(cpu.realtime_runtime()),
+    );
     if period.is_some() || runtime.is_some() {
         group("cpu")?.write_pair(
             period.map(|p| Value::new("cpu.rt_period_us", p)),
@@ -175,7 +178,7 @@ fn set_io(
     group: impl Fn() -> Result<Group, CgroupError>,
     io: &LinuxBlockIo,
 ) -> Result<(), CgroupError> {
-    if let Some(weight) = asked(io.weight()) {
+    if let Some(weight) = requested_value(io.weight()) {
         let group = group()?;
         let bfq = group.has("blkio.bfq.weight");
         group.write(
@@ -187,7 +190,7 @@ fn set_io(
             weight,
         )?;
     }
-    if let Some(weight) = asked(io.leaf_weight()) {
+    if let Some(weight) = requested_value(io.leaf_weight()) {
         group()?.write("blkio.leaf_weight", weight)?;
     }
     for device in io.weight_device().iter().flatten() {
@@ -198,13 +201,13 @@ fn set_io(
         } else {
             "blkio.weight_device"
         };
-        if let Some(weight) = asked(device.weight()) {
+        if let Some(weight) = requested_value(device.weight()) {
             group.write(
                 file,
                 format!("{}:{} {weight}", device.major(), device.minor()),
             )?;
         }
-        if let Some(weight) = asked(device.leaf_weight()) {
+        if let Some(weight) = requested_value(device.leaf_weight()) {
             let text = format!("{}:{} {weight}", device.major(), device.minor());
             group.write("blkio.leaf_weight_device", text)?;
         }
@@ -228,7 +231,7 @@ fn set_network(
     group: impl Fn(&str) -> Result<Group, CgroupError>,
     network: &LinuxNetwork,
 ) -> Result<(), CgroupError> {
-    if let Some(class) = asked(network.class_id()) {
+    if let Some(class) = requested_value(network.class_id()) {
         group("net_cls")?.write("net_cls.classid", class)?;
     }
     for priority in network.priorities().iter().flatten() {

@@ -6,7 +6,7 @@ use oci_spec::runtime::{LinuxBlockIo, LinuxCpu, LinuxMemory, LinuxResources, Lin
 
 use super::refusal::LimitRefusal;
 use crate::cgroup::error::CgroupError;
-use crate::cgroup::limits::{Group, asked, or_max};
+use crate::cgroup::limits::{Group, or_max, requested_value};
 
 /// Writes the requested limits.
 pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> {
@@ -16,7 +16,7 @@ pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> 
     if let Some(cpu) = wanted.cpu() {
         set_cpu(group, cpu)?;
     }
-    if let Some(limit) = wanted.pids().and_then(|p| asked(Some(p.limit()))) {
+    if let Some(limit) = wanted.pids().and_then(|p| requested_value(Some(p.limit()))) {
         group.write("pids.max", or_max(limit))?;
     }
     if let Some(io) = wanted.block_io() {
@@ -32,7 +32,7 @@ pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> 
         return Err(LimitRefusal::Rdma.into());
     }
     if let Some(network) = wanted.network()
-        && (asked(network.class_id()).is_some()
+        && (requested_value(network.class_id()).is_some()
             || network.priorities().as_ref().is_some_and(|p| !p.is_empty()))
     {
         return Err(LimitRefusal::NeedsV1("network classes and priorities need").into());
@@ -47,8 +47,8 @@ pub fn apply(group: &Group, wanted: &LinuxResources) -> Result<(), CgroupError> 
 }
 
 fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), CgroupError> {
-    let limit = asked(memory.limit());
-    let swap = swap_alone(group, limit, asked(memory.swap()))?;
+    let limit = requested_value(memory.limit());
+    let swap = swap_alone(group, limit, requested_value(memory.swap()))?;
     if let (Some(limit), Some(true)) = (limit.filter(|l| *l > 0), memory.check_before_update()) {
         let used: i64 = group.read("memory.current")?.parse().unwrap_or(0);
         if used > limit {
@@ -61,7 +61,7 @@ fn set_memory(group: &Group, memory: &LinuxMemory) -> Result<(), CgroupError> {
     if let Some(limit) = limit {
         group.write("memory.max", or_max(limit))?;
     }
-    if let Some(reservation) = asked(memory.reservation()) {
+    if let Some(reservation) = requested_value(memory.reservation()) {
         group.write("memory.low", or_max(reservation))?;
     }
     if memory.disable_oom_killer() == Some(true) || memory.swappiness().is_some() {
@@ -103,10 +103,10 @@ fn set_cpu(group: &Group, cpu: &LinuxCpu) -> Result<(), CgroupError> {
     if let Some(idle) = cpu.idle() {
         group.write("cpu.idle", idle)?;
     }
-    if let Some(shares) = asked(cpu.shares()) {
+    if let Some(shares) = requested_value(cpu.shares()) {
         group.write("cpu.weight", weight_of(shares))?;
     }
-    let (period, quota) = (asked(cpu.period()), asked(cpu.quota()));
+    let (period, quota) = (requested_value(cpu.period()), requested_value(cpu.quota()));
     if period.is_some() || quota.is_some() {
         let now = group.read("cpu.max")?;
         let (quota_now, period_now) = now.split_once(' ').unwrap_or((&now, "100000"));
@@ -117,7 +117,9 @@ fn set_cpu(group: &Group, cpu: &LinuxCpu) -> Result<(), CgroupError> {
     if let Some(burst) = cpu.burst() {
         group.write("cpu.max.burst", burst)?;
     }
-    if asked(cpu.realtime_period()).is_some() || asked(cpu.realtime_runtime()).is_some() {
+    if requested_value(cpu.realtime_period()).is_some()
+        || requested_value(cpu.realtime_runtime()).is_some()
+    {
         return Err(LimitRefusal::NeedsV1("real-time limits need").into());
     }
     for (file, list) in [("cpuset.cpus", cpu.cpus()), ("cpuset.mems", cpu.mems())] {
@@ -134,10 +136,10 @@ fn weight_of(shares: u64) -> u64 {
 }
 
 fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), CgroupError> {
-    if asked(io.leaf_weight()).is_some() {
+    if requested_value(io.leaf_weight()).is_some() {
         return Err(LimitRefusal::NeedsV1("blockIO.leafWeight needs").into());
     }
-    if let Some(weight) = asked(io.weight()) {
+    if let Some(weight) = requested_value(io.weight()) {
         if group.has("io.bfq.weight") {
             group.write("io.bfq.weight", weight)?;
         } else {
@@ -147,10 +149,10 @@ fn set_io(group: &Group, io: &LinuxBlockIo) -> Result<(), CgroupError> {
         }
     }
     for device in io.weight_device().iter().flatten() {
-        if asked(device.leaf_weight()).is_some() {
+        if requested_value(device.leaf_weight()).is_some() {
             return Err(LimitRefusal::NeedsV1("blockIO.weightDevice.leafWeight needs").into());
         }
-        if let Some(weight) = asked(device.weight()) {
+        if let Some(weight) = requested_value(device.weight()) {
             let text = format!("{}:{} {weight}", device.major(), device.minor());
             group.write("io.bfq.weight", text)?;
         }

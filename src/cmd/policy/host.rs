@@ -6,12 +6,12 @@ use crate::text::ValueError;
 /// A typed host. The error of an address of a browser, or of a host with its port, has the options to type.
 pub fn typed(text: &str) -> Result<Host, ValueError> {
     text.parse().map_err(|error: ValueError| ValueError {
-        suggestion: meant(text),
+        suggestion: suggested_rule(text),
         ..error
     })
 }
 
-fn meant(text: &str) -> Option<String> {
+fn suggested_rule(text: &str) -> Option<String> {
     let rule: NetworkRule = match text.parse::<EgressRule>() {
         Ok(rule) => rule.connection()?.clone(),
         Err(error) => error.suggestion?.parse().ok()?,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::*;
 use crate::policy::ceiling_rule::{
-    AtLeast, AtMost, CeilingRule, NoCeiling, PartOf, WhereApprovable, WithinBound,
+    ApprovalCeiling, AtLeast, AtMost, CeilingRule, NoCeiling, PartOf, WithinBound,
 };
 use crate::policy::rows::Row;
 
@@ -108,7 +108,7 @@ fn ceilings() -> String {
         <AtMost as CeilingRule<u8>>::WITHIN,
         <AtLeast as CeilingRule<u8>>::WITHIN,
         <PartOf as CeilingRule<BTreeSet<u8>>>::WITHIN,
-        <WhereApprovable as CeilingRule<OnUnknown>>::WITHIN,
+        <ApprovalCeiling as CeilingRule<OnUnknown>>::WITHIN,
         <WithinBound as CeilingRule<ProcessLimit>>::WITHIN,
         ANYTHING,
     ];

@@ -225,7 +225,7 @@ impl Cost {
         Ok(())
     }
 
-    pub(super) fn kept(&self) -> usize {
+    pub(super) fn kept_count(&self) -> usize {
         self.kept
     }
 

@@ -246,7 +246,7 @@ impl<'a> Search<'a> {
 
     fn unread(&self, number: u32, error: Errno) -> String {
         let why = std::io::Error::from(error);
-        let path = self.places.told(number);
+        let path = self.places.path_for_message(number);
         format!("{path} cannot be read: {why} (chmod u+rwx it, or remove it)")
     }
 

@@ -185,7 +185,7 @@ impl DirTree {
     }
 
     /// Its path for a message, or the end of a long path.
-    pub(super) fn told(&self, number: u32) -> String {
+    pub(super) fn path_for_message(&self, number: u32) -> String {
         match self.all.get(number as usize).map_or(0, |p| p.length) {
             0..=500 => format!("{:?}", self.path(number)),
             length => format!("{:?} at the end of {length} bytes", self.tail(number, 4)),
@@ -329,7 +329,10 @@ mod tests {
         assert!(places.path(hidden).as_os_str().len() <= LONGEST as usize);
         assert!(places.too_deep(hidden, &long).is_some());
         assert_eq!(places.too_deep(x, b".netrc"), None);
-        assert!(places.told(x).starts_with("\"d/d/") && places.told(deep).len() < 1200);
+        assert!(
+            places.path_for_message(x).starts_with("\"d/d/")
+                && places.path_for_message(deep).len() < 1200
+        );
     }
 
     #[test]

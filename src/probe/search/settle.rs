@@ -66,7 +66,10 @@ impl Search<'_> {
             round += 1;
         }
         let moving = self.busy.children.keys();
-        let names: Vec<_> = moving.take(3).map(|n| self.places.told(*n)).collect();
+        let names: Vec<_> = moving
+            .take(3)
+            .map(|n| self.places.path_for_message(*n))
+            .collect();
         Err(format!(
             "its directories change while they are searched ({}{}): another process moves or makes files in them; start it again when nothing does",
             names.join(", "),

@@ -6,7 +6,7 @@ use super::page::{Page, size};
 use crate::plan::environment::PlainAddress;
 use crate::plan::signing::SigningPlan;
 use crate::plan::{NetworkPlan, ServiceTarget};
-use crate::policy::{HoneyThen, NetworkMode, Tool, UpstreamNames, UpstreamSource};
+use crate::policy::{HoneyAction, NetworkMode, Tool, UpstreamNames, UpstreamSource};
 use crate::rules::{AskRules, EgressRule, HostName, NetworkRule, RuleTarget, spelling};
 use crate::text::escape;
 
@@ -257,8 +257,8 @@ pub(super) fn ways(page: &mut Page, network: &NetworkPlan) {
             None => "agentbox does not put it inside".to_owned(),
         };
         let then = match honey.then {
-            HoneyThen::Log => "",
-            HoneyThen::End => ", and end the container",
+            HoneyAction::Log => "",
+            HoneyAction::End => ", and end the container",
         };
         page.item(format_args!(
             "honey value {}, a honeytoken: {inside}; a name or connection with it is denied and logged{then}",

@@ -97,7 +97,7 @@ impl SyscallTable {
     /// The table of these programs.
     pub fn new(programs: TablePrograms<'_>) -> Self {
         let row = |name: SyscallName| {
-            let said = said(programs.loaded, name);
+            let said = possible_verdicts(programs.loaded, name);
             Row {
                 call: name.as_str(),
                 verdicts: in_words(&said),
@@ -119,7 +119,10 @@ impl SyscallTable {
         other: Option<&FilterProgram>,
     ) -> Self {
         let differs = |name: SyscallName| {
-            let (here, there) = (said(programs.loaded, name), said(other, name));
+            let (here, there) = (
+                possible_verdicts(programs.loaded, name),
+                possible_verdicts(other, name),
+            );
             (here != there).then(|| Difference {
                 call: name.as_str(),
                 here: in_words(&here),
@@ -208,7 +211,7 @@ impl TablePrograms<'_> {
         if plan.deny.contains(&name) {
             return "by the policy's syscalls.deny".into();
         }
-        if said(self.loaded, name) != said(Some(own), name) {
+        if possible_verdicts(self.loaded, name) != possible_verdicts(Some(own), name) {
             return "by the engine's profile, which is stricter than the policy".into();
         }
         if plan.attributes == Switch::Off
@@ -235,7 +238,10 @@ impl TablePrograms<'_> {
 }
 
 /// A program's possible verdicts. Denials by the kernel and by a listener are the same, as for the caller.
-fn said(program: Option<&FilterProgram>, name: SyscallName) -> BTreeSet<SyscallVerdict> {
+fn possible_verdicts(
+    program: Option<&FilterProgram>,
+    name: SyscallName,
+) -> BTreeSet<SyscallVerdict> {
     let Some(program) = program else {
         return [SyscallVerdict::Allow].into();
     };

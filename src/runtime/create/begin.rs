@@ -80,7 +80,7 @@ impl Creation<'_> {
     pub(super) fn write_down_hooks(&self) -> Result<Option<CreateHooks>, RuntimeError> {
         CreateHooks::new(
             &self.decision.bundle.spec,
-            &self.record.told(),
+            &self.record.hook_state(),
             &self.decision.bundle.rootfs,
             hooks::default_env(&self.record),
         )

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use super::decide::BundleDecision;
 use super::record::new_record;
-use super::writable::Writable;
+use super::writable::WritableMount;
 use crate::cgroup::birthplace::Birthplace;
 use crate::cgroup::devices::DeviceAuthority;
 use crate::cgroup::path;
@@ -51,7 +51,7 @@ pub(super) struct CreationHelpers {
     /// The counts of packets of the inner network namespace.
     pub(super) traffic: Vec<OwnedFd>,
     /// The writable mounts, if writes are recorded.
-    pub(super) writable: Vec<Writable>,
+    pub(super) writable: Vec<WritableMount>,
     /// The child that makes the scratch disk.
     pub(super) disk: Option<DiskMaker>,
 }

@@ -8,7 +8,7 @@ use crate::plan::{self, ScratchStorage};
 use crate::policy::{PolicyName, ScratchOn};
 use crate::runtime::error::RuntimeError;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::user_dirs::{Use, check_way};
+use crate::runtime::state::user_dirs::{DirUse, check_way};
 use crate::scratch::maker::DiskMaker;
 
 /// Begins to make the scratch disk, if the plan has one.
@@ -21,7 +21,7 @@ pub(super) fn begin(record: &Record, spec: &Spec) -> Result<Option<DiskMaker>, R
         return Ok(None);
     }
     let begun = DiskMaker::begin(files.scratch_bytes, spec, |directory| {
-        check_way(directory, Use::Disks).map_err(io::Error::other)
+        check_way(directory, DirUse::Disks).map_err(io::Error::other)
     });
     Ok(Some(
         begun.map_err(RuntimeError::io("begin to make a disk"))?,

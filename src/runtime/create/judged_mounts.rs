@@ -48,7 +48,9 @@ pub fn prepare(
                         name: format!("volume-{index}"),
                         attributes: attributes(bind),
                         kept: match &plan.kept {
-                            Some(dir) => Some(kept(&dir.join(layer_of(&mount.destination)))?),
+                            Some(dir) => {
+                                Some(open_kept_dir(&dir.join(layer_of(&mount.destination)))?)
+                            }
                             None => None,
                         },
                     },
@@ -135,7 +137,7 @@ fn tree(
 /// The directory of a kept overlay, with its upper directory and a new working directory for this run. The working
 /// directory of an earlier run says that it was not written to the disk as a whole (`volatile`), which the kernel takes
 /// for a crash.
-fn kept(dir: &Path) -> Result<OwnedFd, RuntimeError> {
+fn open_kept_dir(dir: &Path) -> Result<OwnedFd, RuntimeError> {
     let step = |what: &str| format!("{what} {dir:?}, in which a cache is kept");
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

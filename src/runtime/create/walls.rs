@@ -152,7 +152,7 @@ impl Creation<'_> {
             hooks: spec
                 .hooks()
                 .clone()
-                .map(|hooks| (hooks, self.record.told())),
+                .map(|hooks| (hooks, self.record.hook_state())),
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::sidecar::{MOST_WATCHED, MountPaths, WatchedMount};
 use crate::sys::fanotify;
 
 /// A mount that may be written.
-pub struct Writable {
+pub struct WritableMount {
     place: MountPaths,
     /// The policy field that allows writing to it.
     field: Option<Field>,
@@ -21,7 +21,7 @@ pub struct Writable {
 }
 
 /// The writable mounts of a container that learns. `own` are its mounts before its init process has them.
-pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, RuntimeError> {
+pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<WritableMount>, RuntimeError> {
     let DecidedPlan { resolved, plan, .. } = decided;
     if !plan.network.learns() {
         return Ok(Vec::new());
@@ -36,7 +36,7 @@ pub fn keep(decided: &DecidedPlan, own: &[OwnMount]) -> Result<Vec<Writable>, Ru
             source,
         };
         let is_workspace = plan.filesystem.workspace.as_ref() == Some(&mount.destination);
-        all.push(Writable {
+        all.push(WritableMount {
             field: match is_workspace {
                 true => Some(Field::FilesystemWorkspace),
                 false => field(resolved, &place.destination),
@@ -76,10 +76,10 @@ fn field(policy: &Policy, destination: &str) -> Option<Field> {
 }
 
 /// Begins to watch the mounts; returns what the log says of each. If that fails the container goes on without.
-pub fn watch(all: Vec<Writable>) -> (Vec<WatchedMount>, Vec<Event>) {
+pub fn watch(all: Vec<WritableMount>) -> (Vec<WatchedMount>, Vec<Event>) {
     let (mut watched, mut events) = (Vec::new(), Vec::new());
     for writable in all {
-        let Writable { place, field, tree } = writable;
+        let WritableMount { place, field, tree } = writable;
         let what = place.what();
         let made = match watched.len() < MOST_WATCHED {
             true => fanotify::writes_by(tree.as_fd()).map_err(|error| error.to_string()),
@@ -97,7 +97,7 @@ pub fn watch(all: Vec<Writable>) -> (Vec<WatchedMount>, Vec<Event>) {
 }
 
 /// The log lines of the mounts if the container has no sidecar of its own.
-pub fn not_watched(all: Vec<Writable>) -> Vec<Event> {
+pub fn not_watched(all: Vec<WritableMount>) -> Vec<Event> {
     let why = "no sidecar answers this container's denied calls, which would record it";
     all.into_iter()
         .map(|writable| mounts::not_watched(writable.place.what(), why))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::unistd::Pid;
 
-use crate::enforce::leader::{self, Addressee, Leader, News, Order};
+use crate::enforce::leader::{self, Addressee, Leader, Order, ProgramNotice};
 use crate::runtime::RuntimeError;
 use crate::sys::signal;
 
@@ -62,9 +62,9 @@ impl Job {
     pub fn stopped(&mut self) -> Option<Signal> {
         let known = |signal: rustix::process::Signal| Signal::try_from(signal.as_raw()).ok();
         match leader::news(&self.channel)? {
-            News::Stopped(signal) => return known(signal),
-            News::Ended(signal) => self.ended_by = known(signal),
-            News::Closed => self.open = false,
+            ProgramNotice::Stopped(signal) => return known(signal),
+            ProgramNotice::Ended(signal) => self.ended_by = known(signal),
+            ProgramNotice::Closed => self.open = false,
         }
         None
     }

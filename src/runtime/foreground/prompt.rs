@@ -213,7 +213,7 @@ impl Prompts {
             self.left = 1;
         }
         let kept = (answer == Answer::Project).then(|| (self.keep)(what));
-        told(what, answer, kept)
+        answer_line(what, answer, kept)
     }
 }
 
@@ -230,7 +230,7 @@ fn decision(one: &WaitingConnection, answer: Answer) -> AskDecision {
 }
 
 /// The line about an answer that was carried out. `kept`: the file that has the rule for later runs, or why none has it.
-fn told(what: &str, answer: Answer, kept: Option<Result<PathBuf, String>>) -> String {
+fn answer_line(what: &str, answer: Answer, kept: Option<Result<PathBuf, String>>) -> String {
     match (answer, kept) {
         (Answer::Once, _) => format!("{what} is allowed once"),
         (Answer::No | Answer::Quiet, _) => format!("{what} is denied in this run"),
@@ -383,7 +383,7 @@ mod tests {
 
     #[test]
     fn the_line_about_an_answer_says_how_long_it_holds() {
-        let told = |answer, kept| told("api.example.com:443", answer, kept);
+        let answer_line = |answer, kept| answer_line("api.example.com:443", answer, kept);
         for (answer, expected) in [
             (Answer::Once, "api.example.com:443 is allowed once"),
             (
@@ -393,16 +393,16 @@ mod tests {
             (Answer::No, "api.example.com:443 is denied in this run"),
             (Answer::Quiet, "api.example.com:443 is denied in this run"),
         ] {
-            assert_eq!(told(answer, None), expected);
+            assert_eq!(answer_line(answer, None), expected);
         }
         let file = Ok("/home/alice/project.toml".into());
         assert_eq!(
-            told(Answer::Project, Some(file)),
+            answer_line(Answer::Project, Some(file)),
             "api.example.com:443 is allowed; \"/home/alice/project.toml\" has it for this project's runs"
         );
         // What a file's reader found can have what a sandbox wrote.
         let why = Err("read \u{1b}[2J".to_owned());
-        let line = told(Answer::Project, Some(why));
+        let line = answer_line(Answer::Project, Some(why));
         assert!(line.starts_with(
             "api.example.com:443 is allowed while this run lasts, and not in others: read "
         ));

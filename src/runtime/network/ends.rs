@@ -27,7 +27,7 @@ pub(super) fn past(now: &EgressRules) -> Ends {
 }
 
 /// The ends of `now` for these rules, and those that have expired.
-pub(super) fn kept(now: &EgressRules, allow: &BTreeSet<EgressRule>) -> Ends {
+pub(super) fn remaining_ends(now: &EgressRules, allow: &BTreeSet<EgressRule>) -> Ends {
     let mut ends = past(now);
     let running = now.temporary().filter(|(rule, _)| allow.contains(rule));
     ends.extend(running.map(|(rule, end)| (rule.clone(), end)));
@@ -41,7 +41,7 @@ pub(super) fn with(
     added: &BTreeSet<EgressRule>,
     end: Option<Expiry>,
 ) -> Result<Ends, RulesError> {
-    let mut ends = kept(now, allow);
+    let mut ends = remaining_ends(now, allow);
     let Some(end) = end else {
         ends.retain(|rule, _| !added.contains(rule));
         return Ok(ends);
@@ -143,7 +143,7 @@ mod tests {
     fn a_change_of_other_rules_moves_no_end() {
         let now = now();
         let more = rules(&["a.test", "b.test", "d.test"], &[]).allow;
-        assert_eq!(kept(&now, &more), now.ends);
+        assert_eq!(remaining_ends(&now, &more), now.ends);
         let added = [rule("d.test")].into();
         let ends = with(&now, &more, &added, None).unwrap();
         assert_eq!(ends, now.ends);
@@ -154,7 +154,10 @@ mod tests {
         );
         // A removed rule leaves no end, an expired one its reason.
         let less = rules(&["a.test"], &[]).allow;
-        assert_eq!(kept(&now, &less), [(rule("c.test"), end(1))].into());
+        assert_eq!(
+            remaining_ends(&now, &less),
+            [(rule("c.test"), end(1))].into()
+        );
     }
 
     #[test]

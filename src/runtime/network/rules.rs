@@ -183,7 +183,7 @@ fn tightened(asked: &RuleChanges, now: &EgressRules) -> Option<EgressRules> {
     }
     let deny = now.deny.union(&denied).cloned().collect();
     let search = now.search.clone();
-    let ends = ends::kept(now, &allow);
+    let ends = ends::remaining_ends(now, &allow);
     let ended_by_policy = now.ended_by_policy.intersection(&allow).cloned();
     let rules = EgressRules {
         ended_by_policy: ended_by_policy.collect(),
@@ -224,7 +224,7 @@ fn within_ceilings(
     let ends = match (&asked.allow, &asked.add) {
         // The whole list, without an end.
         (Some(_), _) => ends::with(now, &allow, &allow, None)?,
-        (None, None) => ends::kept(now, &allow),
+        (None, None) => ends::remaining_ends(now, &allow),
         (None, Some(add)) => ends::with(now, &allow, &spelled(add)?, asked.end)?,
     };
     Ok(EgressRules {

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::quarantine::{Quarantine, SetAside};
+use super::quarantine::{Quarantine, QuarantinedFile};
 use super::settings;
 use crate::plan::git_config::{self, GitSetting};
 use crate::plan::protect::{ProtectedList, is_usual_commondir};
@@ -106,7 +106,7 @@ impl FoundFile<'_> {
         let at = quarantine.keep(parent, &path, &lines(&planted))?;
         settings::replace(parent, name, &git_config::without(text, &planted), file)?;
         quarantine.free(self.what);
-        quarantine.say(SetAside {
+        quarantine.say(QuarantinedFile {
             path,
             taken: Some(keys(&planted)),
             at,
@@ -187,7 +187,7 @@ impl FoundFile<'_> {
         let path = self.source.join(path);
         let at = quarantine.take(parent, name, &path)?;
         quarantine.free(self.what);
-        quarantine.say(SetAside {
+        quarantine.say(QuarantinedFile {
             path,
             taken: None,
             at,

@@ -19,7 +19,7 @@ use crate::policy::{Field, Tool};
 use crate::runtime::runs;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::user_dirs::{self, Use};
+use crate::runtime::state::user_dirs::{self, DirUse};
 
 /// How many lines are said of what was moved, and of what was not.
 const SAID: usize = 10;
@@ -41,7 +41,7 @@ const TIME: Duration = Duration::from_secs(10);
 const OF_ID: usize = 12;
 
 /// What was moved, or taken out of a file, and where it is now.
-pub(super) struct SetAside {
+pub(super) struct QuarantinedFile {
     /// The file in the user's directory.
     pub(super) path: PathBuf,
     /// The settings that were taken out of it. `None`: it was moved.
@@ -51,7 +51,7 @@ pub(super) struct SetAside {
     pub(super) why: &'static str,
 }
 
-impl SetAside {
+impl QuarantinedFile {
     /// For people.
     fn line(&self) -> String {
         let Self { path, at, why, .. } = self;
@@ -116,7 +116,7 @@ pub(super) struct Quarantine {
     shut: bool,
     /// The files that were made beside others.
     beside: BTreeSet<BesideFile>,
-    done: Vec<SetAside>,
+    done: Vec<QuarantinedFile>,
     failed: Vec<String>,
     /// The list's names for what was moved.
     names: BTreeSet<String>,
@@ -273,7 +273,7 @@ impl Quarantine {
         let dir = self.dir.as_ref().ok_or(Errno::NOENT)?;
         if self.opened.is_none() {
             // Where others may lead, each thing stays beside itself.
-            user_dirs::check_way(dir, Use::Logs).map_err(|_| Errno::ACCESS)?;
+            user_dirs::check_way(dir, DirUse::Logs).map_err(|_| Errno::ACCESS)?;
             let made = fs::DirBuilder::new()
                 .mode(0o700)
                 .recursive(true)
@@ -285,7 +285,7 @@ impl Quarantine {
         self.opened.as_ref().ok_or(Errno::NOENT)
     }
 
-    pub(super) fn say(&mut self, done: SetAside) {
+    pub(super) fn say(&mut self, done: QuarantinedFile) {
         self.done.push(done);
     }
 
@@ -299,8 +299,8 @@ impl Quarantine {
 
     /// Says what was not moved, and then what was: the workload can make many files that are.
     pub(super) fn tell(&self) {
-        let moved: Vec<String> = self.done.iter().map(SetAside::line).collect();
-        for line in told(&self.failed, &moved, &self.id) {
+        let moved: Vec<String> = self.done.iter().map(QuarantinedFile::line).collect();
+        for line in quarantine_lines(&self.failed, &moved, &self.id) {
             crate::log::complain(&format!("agentbox: {line}"));
         }
         if !self.names.is_empty() {
@@ -335,7 +335,7 @@ impl Quarantine {
     }
 }
 
-fn told(failed: &[String], moved: &[String], id: &str) -> Vec<String> {
+fn quarantine_lines(failed: &[String], moved: &[String], id: &str) -> Vec<String> {
     let mut lines: Vec<String> = failed.iter().take(FAILED).cloned().collect();
     let more = failed.len().saturating_sub(FAILED);
     if more > 0 {
@@ -385,11 +385,11 @@ mod tests {
                 .map(|number| format!("{word} {number}"))
                 .collect()
         };
-        let said = told(&lines("not moved", 12), &lines("moved", 500), "id");
+        let said = quarantine_lines(&lines("not moved", 12), &lines("moved", 500), "id");
         assert_eq!(said[..12], lines("not moved", 12));
         assert_eq!(said[12..22], lines("moved", 10));
         assert_eq!(said[22..], ["and moved 490 more (agentbox audit id)"]);
-        let said = told(&lines("not moved", 103), &[], "id");
+        let said = quarantine_lines(&lines("not moved", 103), &[], "id");
         assert!(said.len() == 101 && said[100].starts_with("and 3 more were not moved"));
     }
 }

@@ -129,7 +129,7 @@ pub(super) fn began(name: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::read::kept;
+    use super::super::read::kept_run;
     use super::*;
     use crate::audit::whole::Stage;
     use crate::audit::{self, Chain, Context, EventDetail, LifeState};
@@ -139,7 +139,7 @@ mod tests {
     /// Runs of deleted containers, by id and name, the newest first.
     fn runs(dir: &TestDir, all: &[(&str, &str)]) -> (Vec<String>, Vec<RunDir>) {
         let made = all.iter().enumerate().map(|(number, (id, name))| {
-            let run = kept(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
+            let run = kept_run(dir.0.join(format!("20260102T03040{number}.678Z-{id}")));
             std::fs::create_dir_all(run.dir()).unwrap();
             // A container's name, or `NAMESPACE/POD/NAME`; a sandbox has no NAME.
             let parts: Vec<&str> = name.split('/').collect();

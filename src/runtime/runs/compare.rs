@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::files::{self, Content};
-use super::receipt::{RECEIPT, kept, key};
+use super::receipt::{RECEIPT, kept_receipt, key};
 use super::verified::VERIFIED;
 use super::{FILTER, RUN, RunDir};
 use crate::audit::receipt::{Statement, Subject};
@@ -19,7 +19,7 @@ const BESIDES_LOGS: [&str; 2] = [record::FILE, FILTER];
 
 /// Differences between a finished run and its receipt, if it has one. This also shows a change of the last line.
 pub(super) fn faults(run: &RunDir) -> Result<Vec<LogFault>, RuntimeError> {
-    let envelope = match kept(run) {
+    let envelope = match kept_receipt(run) {
         Ok(None) => return Ok(Vec::new()),
         Ok(Some(envelope)) => envelope,
         Err(error) => return Ok(vec![fault(RECEIPT, crate::log::chain(&error))]),

@@ -45,7 +45,7 @@ use crate::runtime::create::CreateError;
 use crate::runtime::input::node_files;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{ContainerId, ContainerPaths};
-use crate::runtime::state::user_dirs::{self, Use};
+use crate::runtime::state::user_dirs::{self, DirUse};
 use crate::runtime::unprivileged;
 use crate::sidecar::{self, SidecarRecord};
 
@@ -126,7 +126,7 @@ pub fn base() -> Option<PathBuf> {
 /// There is none, or other users may write it: a link, or such a directory, may be a trap.
 pub fn private_base() -> Result<PathBuf, String> {
     let base = base().ok_or("neither XDG_STATE_HOME nor HOME names a directory")?;
-    user_dirs::check(&base, Use::Logs).map_err(|error| crate::log::chain(&error))?;
+    user_dirs::check(&base, DirUse::Logs).map_err(|error| crate::log::chain(&error))?;
     Ok(base)
 }
 
@@ -349,7 +349,7 @@ fn make_base(base: &Path) -> Result<(), String> {
         .mode(0o711)
         .create(above)
         .map_err(|error| format!("{above:?}: {error}"))?;
-    user_dirs::make(base, Use::Logs).map_err(|error| crate::log::chain(&error))
+    user_dirs::make(base, DirUse::Logs).map_err(|error| crate::log::chain(&error))
 }
 
 fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {

@@ -17,7 +17,7 @@ use crate::policy::NodeLog;
 use crate::runtime::input::node_files;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::store;
-use crate::runtime::state::user_dirs::{self, Use};
+use crate::runtime::state::user_dirs::{self, DirUse};
 
 /// The most runs that one deletion removes.
 const MOST_REMOVED: usize = 64;
@@ -60,7 +60,7 @@ fn remove_old(record: &Record, bounds: Bounds) -> io::Result<()> {
     let Some(base) = base() else { return Ok(()) };
     let settings = node_files::log(&record.call.config).unwrap_or_default();
     // Another user could lead the removal to directories of the caller's. Most deletions remove no run, and do not ask.
-    let check = || user_dirs::check(&base, Use::Logs).map_err(io::Error::other);
+    let check = || user_dirs::check(&base, DirUse::Logs).map_err(io::Error::other);
     prune_in(&base, settings, bounds, check)
         .map_err(|error| io::Error::other(format!("remove old runs from {base:?}: {error}")))
 }

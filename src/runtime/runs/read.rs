@@ -15,7 +15,7 @@ use crate::runtime::state::find;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
-use crate::runtime::state::user_dirs::{self, Use};
+use crate::runtime::state::user_dirs::{self, DirUse};
 use crate::sys::procfs;
 
 /// Letters of a run's name before the container's id: its start time, and a dash.
@@ -299,7 +299,7 @@ pub fn all() -> Result<Vec<RunDir>, RuntimeError> {
     let Some(base) = base() else {
         return Ok(Vec::new());
     };
-    user_dirs::check_way(&base, Use::Logs)?;
+    user_dirs::check_way(&base, DirUse::Logs)?;
     let entries = match std::fs::read_dir(&base) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -312,7 +312,7 @@ pub fn all() -> Result<Vec<RunDir>, RuntimeError> {
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names
         .into_iter()
-        .map(|name| kept(base.join(name)))
+        .map(|name| kept_run(base.join(name)))
         .collect())
 }
 
@@ -321,7 +321,7 @@ pub fn named(name: &str) -> Result<Option<RunDir>, RuntimeError> {
     Ok(all()?.into_iter().find(|run| run.name() == name))
 }
 
-pub(super) fn kept(dir: PathBuf) -> RunDir {
+pub(super) fn kept_run(dir: PathBuf) -> RunDir {
     RunDir {
         dir,
         kept: RunLifetime::Stays,

@@ -21,7 +21,7 @@ use crate::runtime::RuntimeError;
 use crate::runtime::files::write_whole;
 use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::ContainerPaths;
-use crate::runtime::state::user_dirs::{self, Use};
+use crate::runtime::state::user_dirs::{self, DirUse};
 
 /// In a run's directory.
 pub const RECEIPT: &str = "receipt.json";
@@ -80,7 +80,7 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
 /// Refuses a key that other users could replace.
 fn check_way(path: &Path) -> Result<(), RuntimeError> {
     let above = path.parent().unwrap_or(path);
-    Ok(user_dirs::check_way(above, Use::Logs)?)
+    Ok(user_dirs::check_way(above, DirUse::Logs)?)
 }
 
 /// Makes the key if there is none. The file appears complete or not at all, and never replaces another.
@@ -168,7 +168,7 @@ fn no_receipt(place: &ContainerPaths, error: &RuntimeError) {
 }
 
 /// The receipt that was signed at a run's end.
-pub(super) fn kept(run: &RunDir) -> Result<Option<Envelope>, RuntimeError> {
+pub(super) fn kept_receipt(run: &RunDir) -> Result<Option<Envelope>, RuntimeError> {
     let path = run.file(RECEIPT);
     let parsed = match files::read(&path)? {
         Content::Absent => return Ok(None),
@@ -184,7 +184,7 @@ pub(super) fn kept(run: &RunDir) -> Result<Option<Envelope>, RuntimeError> {
 pub fn of(found: &FoundRun, logs: &Logs) -> Result<Option<Envelope>, RuntimeError> {
     let run = &found.run;
     let is_whole = logs.faults().is_empty();
-    match kept(run) {
+    match kept_receipt(run) {
         Ok(Some(kept)) => return Ok(Some(kept)),
         // An unreadable receipt is one of the faults.
         Ok(None) | Err(_) if !is_whole => return Ok(None),

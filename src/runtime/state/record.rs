@@ -163,7 +163,7 @@ impl Record {
     }
 
     /// The state that its hooks get.
-    pub fn told(&self) -> HookState {
+    pub fn hook_state(&self) -> HookState {
         HookState {
             oci_version: self.oci_version.clone(),
             id: self.id.clone(),

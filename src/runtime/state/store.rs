@@ -22,7 +22,7 @@ use rustix::fs::FlockOperation;
 use crate::cli::GlobalOptions;
 use crate::runtime::RuntimeError;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::user_dirs::{self, Use};
+use crate::runtime::state::user_dirs::{self, DirUse};
 use crate::runtime::unprivileged;
 use crate::sys::deadline::Deadline;
 
@@ -43,11 +43,11 @@ pub fn settle(global: &mut GlobalOptions) -> Result<(), RuntimeError> {
     // Root's own directory is root's in every namespace in which this process is root.
     let Some(person) = unprivileged::person().filter(|person| person.uid != 0) else {
         // Verbs trust records: no other user may have made them.
-        user_dirs::check(Path::new(RUN), Use::Containers)?;
+        user_dirs::check(Path::new(RUN), DirUse::Containers)?;
         return Ok(());
     };
     let dir = OWN.get_or_init(|| user_dirs::choose(person.uid));
-    user_dirs::check(dir, Use::Containers)?;
+    user_dirs::check(dir, DirUse::Containers)?;
     if !global.root_given {
         global.root = dir.join("containers");
     }
@@ -333,7 +333,7 @@ pub fn private_dir(name: &str) -> Result<PathBuf, RuntimeError> {
 
 pub(in crate::runtime) fn make_private(dir: &Path) -> Result<(), RuntimeError> {
     if let Some(own) = OWN.get() {
-        user_dirs::make(own, Use::Containers)?;
+        user_dirs::make(own, DirUse::Containers)?;
     }
     let made = fs::DirBuilder::new()
         .mode(0o700)

@@ -25,7 +25,7 @@ pub enum UserDirError {
         /// The directory.
         dir: PathBuf,
         /// What it would hold.
-        used_for: Use,
+        used_for: DirUse,
         /// What is wrong with it.
         why: String,
     },
@@ -35,7 +35,7 @@ pub enum UserDirError {
         /// The directory.
         dir: PathBuf,
         /// What it would hold.
-        used_for: Use,
+        used_for: DirUse,
         /// Which step on the way there.
         weak: UnsafePath,
     },
@@ -45,7 +45,7 @@ pub enum UserDirError {
         /// The directory.
         dir: PathBuf,
         /// What it would hold.
-        used_for: Use,
+        used_for: DirUse,
         /// What the kernel said.
         #[source]
         source: std::io::Error,
@@ -54,7 +54,7 @@ pub enum UserDirError {
 
 /// What a directory holds; an error's remedy depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Use {
+pub enum DirUse {
     /// State that lives as long as its containers.
     Containers,
     /// Logs, which stay.
@@ -63,7 +63,7 @@ pub enum Use {
     Disks,
 }
 
-impl fmt::Display for Use {
+impl fmt::Display for DirUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Containers => "containers",
@@ -73,9 +73,9 @@ impl fmt::Display for Use {
     }
 }
 
-fn remedy(used_for: Use, dir: &Path) -> String {
+fn remedy(used_for: DirUse, dir: &Path) -> String {
     match used_for {
-        Use::Containers => {
+        DirUse::Containers => {
             if unprivileged::uid() == 0 {
                 return format!("let root own it alone, with mode 0700, or remove {dir:?}");
             }
@@ -83,10 +83,10 @@ fn remedy(used_for: Use, dir: &Path) -> String {
                 .to_owned()
         }
         // Root's has one place.
-        Use::Logs | Use::Disks if rustix::process::geteuid().is_root() => {
+        DirUse::Logs | DirUse::Disks if rustix::process::geteuid().is_root() => {
             format!("`chown root {dir:?} && chmod 0700 {dir:?}`, or remove it")
         }
-        Use::Logs | Use::Disks => {
+        DirUse::Logs | DirUse::Disks => {
             "give it mode 0700, remove it, or set XDG_STATE_HOME to a directory of yours".to_owned()
         }
     }
@@ -112,12 +112,12 @@ pub fn choose(uid: u32) -> PathBuf {
 }
 
 /// Refuses an existing directory that is not only this user's, or whose path others can change.
-pub fn check(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
+pub fn check(dir: &Path, used_for: DirUse) -> Result<(), UserDirError> {
     // Secret files in root's directory have their own modes: a node may make it readable for every user
     // (tmpfiles.d(5)).
     let denied = match used_for {
-        Use::Containers if unprivileged::uid() == 0 => 0o022,
-        Use::Containers | Use::Logs | Use::Disks => 0o077,
+        DirUse::Containers if unprivileged::uid() == 0 => 0o022,
+        DirUse::Containers | DirUse::Logs | DirUse::Disks => 0o077,
     };
     match wrong(dir, denied) {
         Ok(None) => check_way(dir, used_for),
@@ -136,10 +136,10 @@ pub fn check(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
 }
 
 /// Refuses a directory, there or not, that other users may write, or put another one in the place of. They may read it.
-pub fn check_way(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
+pub fn check_way(dir: &Path, used_for: DirUse) -> Result<(), UserDirError> {
     let own = unprivileged::uid();
     // A user's logs, which no verb obeys, lie in a home that its owner may have opened to a group.
-    if used_for == Use::Logs && own != 0 {
+    if used_for == DirUse::Logs && own != 0 {
         return Ok(());
     }
     let unsafe_way = |weak| UserDirError::UnsafeWay {
@@ -150,8 +150,10 @@ pub fn check_way(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
     let Err(error) = resolve_owned(dir, own) else {
         return match used_for {
             // `make` looks again at what it made.
-            Use::Containers => Ok(()),
-            Use::Logs | Use::Disks => open_above(dir).map_or(Ok(()), |weak| Err(unsafe_way(weak))),
+            DirUse::Containers => Ok(()),
+            DirUse::Logs | DirUse::Disks => {
+                open_above(dir).map_or(Ok(()), |weak| Err(unsafe_way(weak)))
+            }
         };
     };
     match weakest(&error) {
@@ -166,7 +168,7 @@ pub fn check_way(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
 }
 
 /// Makes it if it is missing, and looks at what is there then.
-pub fn make(dir: &Path, used_for: Use) -> Result<(), UserDirError> {
+pub fn make(dir: &Path, used_for: DirUse) -> Result<(), UserDirError> {
     match fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(UserDirError::NotMade {
             dir: dir.to_owned(),
@@ -215,8 +217,8 @@ mod tests {
         let base = std::env::temp_dir().join(format!("agentbox-persons-{}", std::process::id()));
         fs::create_dir_all(&base).unwrap();
         let own = base.join("own");
-        assert!(check(&own, Use::Containers).is_ok(), "not there yet");
-        make(&own, Use::Containers).unwrap();
+        assert!(check(&own, DirUse::Containers).is_ok(), "not there yet");
+        make(&own, DirUse::Containers).unwrap();
         assert_eq!(fs::metadata(&own).unwrap().mode() & 0o777, 0o700);
         let link = base.join("link");
         symlink(&own, &link).unwrap();
@@ -224,30 +226,30 @@ mod tests {
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o770)).unwrap();
         for (bad, word) in [(&link, "link"), (&open, "rights in it")] {
-            let refused = make(bad, Use::Containers).unwrap_err().to_string();
+            let refused = make(bad, DirUse::Containers).unwrap_err().to_string();
             assert!(refused.contains(word), "{refused}");
             let cure = match rustix::process::geteuid().is_root() {
                 true => "let root own it alone",
                 false => "XDG_RUNTIME_DIR",
             };
             assert!(refused.contains(cure), "{refused}");
-            let logs = check(bad, Use::Logs).unwrap_err().to_string();
+            let logs = check(bad, DirUse::Logs).unwrap_err().to_string();
             assert!(logs.contains("for the logs of containers"), "{logs}");
             assert!(!logs.contains("XDG_RUNTIME_DIR"), "{logs}");
-            assert!(check(bad, Use::Containers).is_err());
+            assert!(check(bad, DirUse::Containers).is_err());
         }
         let opened = base.join("opened");
         let below = opened.join("below");
-        make(&own, Use::Containers).unwrap();
+        make(&own, DirUse::Containers).unwrap();
         fs::create_dir(&opened).unwrap();
-        make(&below, Use::Containers).unwrap();
+        make(&below, DirUse::Containers).unwrap();
         fs::set_permissions(&opened, fs::Permissions::from_mode(0o777)).unwrap();
-        let led = check(&below, Use::Containers).unwrap_err().to_string();
+        let led = check(&below, DirUse::Containers).unwrap_err().to_string();
         assert!(led.contains("on the way there"), "{led}");
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&own, Some(1), None).unwrap();
             assert!(
-                check(&own, Use::Containers)
+                check(&own, DirUse::Containers)
                     .unwrap_err()
                     .to_string()
                     .contains("another user")

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use super::log::{DeniedCalls, Sink};
+use super::log::{DeniedCallLog, Sink};
 use crate::audit::Actor;
 use crate::policy::Tool;
 use crate::seccomp::{
@@ -23,7 +23,7 @@ const LONGEST: usize = 8 + 8 * MAX_INSTRUCTIONS;
 #[derive(Debug)]
 pub(super) struct Container {
     program: Rc<FilterProgram>,
-    denied: RefCell<DeniedCalls>,
+    denied: RefCell<DeniedCallLog>,
 }
 
 impl Container {
@@ -42,7 +42,7 @@ impl Container {
         let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
         Ok(Self {
             program: Rc::new(kept.map_err(io::Error::other)?.program),
-            denied: RefCell::new(DeniedCalls::with(set_id)),
+            denied: RefCell::new(DeniedCallLog::with(set_id)),
         })
     }
 

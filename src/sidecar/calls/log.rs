@@ -42,7 +42,7 @@ struct CallCount {
 
 /// The denied calls of one container.
 #[derive(Default)]
-pub(super) struct DeniedCalls {
+pub(super) struct DeniedCallLog {
     sink: Option<Sink>,
     /// The tool whose words the hints use.
     tool: Tool,
@@ -51,11 +51,17 @@ pub(super) struct DeniedCalls {
     /// Why no file can be made set-user-ID, if that is so.
     set_id: Option<SetIdWords>,
     kinds: BTreeMap<Kind, CallCount>,
-    /// The last call, with its kind: loops repeat a call, which then needs no new words.
-    last: Option<(SyscallData, u16, Kind)>,
+    last: Option<LastCall>,
 }
 
-impl fmt::Debug for DeniedCalls {
+/// The last denied call: loops repeat a call, which then needs no new words.
+struct LastCall {
+    call: SyscallData,
+    errno: u16,
+    kind: Kind,
+}
+
+impl fmt::Debug for DeniedCallLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Denied")
             .field("kinds", &self.kinds)
@@ -63,7 +69,7 @@ impl fmt::Debug for DeniedCalls {
     }
 }
 
-impl DeniedCalls {
+impl DeniedCallLog {
     /// For a container in which no file can be made set-user-ID, if there is a reason.
     pub fn with(set_id: Option<SetIdWords>) -> Self {
         Self {
@@ -90,9 +96,9 @@ impl DeniedCalls {
     pub fn note(&mut self, call: &SyscallData, errno: u16) {
         let known = self
             .last
-            .take_if(|(last, was, _)| (&*last, *was) == (call, errno));
+            .take_if(|last| (&last.call, last.errno) == (call, errno));
         let kind = match known {
-            Some((_, _, kind)) => kind,
+            Some(last) => last.kind,
             None => self.kind_of(call, errno),
         };
         if let Some(counted) = self.kinds.get_mut(&kind) {
@@ -101,7 +107,11 @@ impl DeniedCalls {
                 self.tell(&kind);
             }
         }
-        self.last = Some((*call, errno, kind));
+        self.last = Some(LastCall {
+            call: *call,
+            errno,
+            kind,
+        });
     }
 
     /// Finds or adds the kind of a call.
@@ -193,10 +203,10 @@ mod tests {
     use super::*;
     use crate::seccomp::ARCH_X86_64;
 
-    fn events(act: impl FnOnce(&mut DeniedCalls)) -> Vec<(String, u64)> {
+    fn events(act: impl FnOnce(&mut DeniedCallLog)) -> Vec<(String, u64)> {
         let told = Rc::new(RefCell::new(Vec::new()));
         let heard = Rc::clone(&told);
-        let mut denied = DeniedCalls::default();
+        let mut denied = DeniedCallLog::default();
         denied.log_to(
             Tool::Engine,
             Rc::new(move |event: Event| {
@@ -250,7 +260,7 @@ mod tests {
         ] {
             let heard = Rc::new(RefCell::new(Vec::new()));
             let told = Rc::clone(&heard);
-            let mut denied = DeniedCalls::default();
+            let mut denied = DeniedCallLog::default();
             denied.log_to(tool, Rc::new(move |event| told.borrow_mut().push(event)));
             denied.note(&call(libc::SYS_ptrace, [0; 6]), 1);
             assert_eq!(heard.borrow()[0].hint.as_deref(), Some(wanted));
@@ -277,8 +287,8 @@ mod tests {
     fn a_process_of_verify_uses_up_no_kind_of_the_workloads() {
         let told = Rc::new(RefCell::new(Vec::new()));
         let (mut own, mut verify) = (
-            DeniedCalls::default(),
-            DeniedCalls::default().apart(Actor::Verify),
+            DeniedCallLog::default(),
+            DeniedCallLog::default().apart(Actor::Verify),
         );
         for denied in [&mut own, &mut verify] {
             let heard = Rc::clone(&told);

@@ -22,9 +22,8 @@ use tokio::net::TcpStream;
 use super::authority::Opener;
 use super::held_body::{HoldError, Room};
 use super::mcp::{self, FilteredBody};
-use super::messages::{
-    Arrival, ClientRoute, ConnectionChoice, MessageChannel, Question, RequestAnswer,
-};
+use super::messages::{Arrival, ClientRoute, ConnectionChoice, MessageChannel};
+use super::messages::{ReaderQuestion as Question, RequestAnswer};
 use super::outside::{Greetings, HostClient, TextBody};
 use super::refused::{RefusalFormat, in_mcp, words};
 use super::rewrite::ExpectedAnswer;
@@ -292,7 +291,9 @@ impl Conversation<'_> {
             let (mut outside, is_new) = match (stream, kept.take()) {
                 (Some(stream), _) => match self.open(stream).await {
                     Ok(outside) => (outside, true),
-                    Err(why) => return self.refused(&Question::Unreachable(why)).await,
+                    Err(why) => {
+                        return self.refused(&Question::Unreachable(why)).await;
+                    }
                 },
                 (None, Some(outside)) => (outside, false),
                 (None, None) => return Err(io::ErrorKind::InvalidData.into()),
@@ -307,10 +308,12 @@ impl Conversation<'_> {
             }
             match outside.send(sent).await {
                 Ok(answer) => {
-                    return self.told(&asked, answer, outside, expected, lists).await;
+                    return self.reply(&asked, answer, outside, expected, lists).await;
                 }
                 Err((_, Some(unsent))) if !is_new => message = Some((unsent, expected)),
-                Err((why, _)) => return self.refused(&Question::Unreachable(why)).await,
+                Err((why, _)) => {
+                    return self.refused(&Question::Unreachable(why)).await;
+                }
             }
         }
     }
@@ -321,7 +324,7 @@ impl Conversation<'_> {
     }
 
     /// Turns the host's answer into the client's.
-    async fn told(
+    async fn reply(
         &self,
         asked: &FullRequest,
         answer: Response<Incoming>,

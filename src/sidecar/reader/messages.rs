@@ -58,7 +58,7 @@ pub(in crate::sidecar) enum ConnectionChoice {
 /// The reader's question about a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(in crate::sidecar) enum Question {
+pub(in crate::sidecar) enum ReaderQuestion {
     /// May this request be sent?
     Request {
         /// In canonical form: `METHOD https://HOST[:PORT]/PATH[?QUERY]`.

@@ -5,7 +5,7 @@
 //! fork(), configuration-------------------> own empty network namespace, no capability, Landlock, no file, seccomp
 //!         <--Ready or Failed---------------
 //! client's connection, Arrival------------> reads a request, puts it into canonical form
-//!         <--Question::Request-------------
+//!         <--ReaderQuestion::Request-------
 //! decides, dials, Answer::Go + a stream---> TLS if the rule says https, the request, its answer
 //! carries the stream's bytes: budget, log, end of a rule
 //! ```

@@ -99,7 +99,7 @@ fn take(wall: &Rc<Wall>, stream: TcpStream, kind: ListenerKind) {
             ListenerKind::Transparent(port) => (ConnectionKind::Transparent, Some(port)),
         };
         let local = stream.local_addr().ok();
-        let to = local.map(|local| dns::meant(wall, local.ip()));
+        let to = local.map(|local| dns::host_of_address(wall, local.ip()));
         let by = to
             .zip(port)
             .and_then(|(host, port)| wall.actor_of(&stream, &host, port));
@@ -128,7 +128,7 @@ async fn transparent(wall: &Rc<Wall>, stream: TcpStream, port: u16) {
     let host = match wall.service_at(local.ip(), port) {
         Some(ServiceTarget::Machine) => return service::serve(wall, &stream, port).await,
         Some(ServiceTarget::Host(host)) => host.clone(),
-        None => dns::meant(wall, local.ip()),
+        None => dns::host_of_address(wall, local.ip()),
     };
     if requests::are_read(wall, &host, port) {
         let (how, to) = (

@@ -143,7 +143,7 @@ impl Wall {
     /// Logs a refused attempt; `false`: the wall does not refuse it, so the kernel's count covers it.
     fn note_attempt(&self, attempt: RefusedAttempt) -> bool {
         let RefusedAttempt { by, to, from } = attempt;
-        let (host, port) = (dns::meant(self, to.ip()), to.port());
+        let (host, port) = (dns::host_of_address(self, to.ip()), to.port());
         if is_own(&host, &self.own_names) || is_lo(to.ip()) {
             return false;
         }

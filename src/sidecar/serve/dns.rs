@@ -212,7 +212,7 @@ pub(super) fn is_search_artefact(name: &str) -> bool {
 }
 
 /// The name that a synthetic address stands for, or the address itself.
-pub(super) fn meant(wall: &Wall, address: IpAddr) -> crate::rules::Host {
+pub(super) fn host_of_address(wall: &Wall, address: IpAddr) -> crate::rules::Host {
     match wall.names.borrow().name_of(address) {
         Some(name) => crate::rules::Host::Name(name.clone()),
         None => crate::rules::Host::address(address),
@@ -222,7 +222,7 @@ pub(super) fn meant(wall: &Wall, address: IpAddr) -> crate::rules::Host {
 /// Replaces a synthetic address with its name.
 pub(super) fn meant_host(wall: &Wall, host: &Host) -> Host {
     match host {
-        Host::Address(address) => meant(wall, *address),
+        Host::Address(address) => host_of_address(wall, *address),
         Host::Name(_) => host.clone(),
     }
 }

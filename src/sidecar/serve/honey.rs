@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::refusal::Refusal;
 use crate::egress::{Honey, HoneyMatch, HoneySearch};
-use crate::policy::{HoneyThen, HoneyValue};
+use crate::policy::{HoneyAction, HoneyValue};
 use crate::rules::Host;
 
 /// The honey values of a container, and whether one has ended it.
@@ -57,8 +57,8 @@ impl Traps {
     /// Acts on a value that was found and logged.
     pub fn caught(&self, caught: &HoneyMatch) {
         match caught.then {
-            HoneyThen::Log => {}
-            HoneyThen::End => {
+            HoneyAction::Log => {}
+            HoneyAction::End => {
                 self.ends.set(true);
                 self.told.notify_one();
             }

@@ -102,7 +102,7 @@ use super::calls::Calls;
 use super::counts::KernelCounts;
 use super::inside::DenialFile;
 use super::program::expect_listener;
-use super::protocol::Question;
+use super::protocol::InitQuestion;
 use super::watched::WatchedMount;
 use crate::network::Listeners;
 use crate::sys::event::{event_loop, readable};
@@ -214,7 +214,7 @@ pub(super) fn run(
     serving: ServingConfig,
     descriptors: Descriptors,
     init: &OwnedFd,
-    handover: (OwnedFd, impl FnOnce(&OwnedFd) -> Question + 'static),
+    handover: (OwnedFd, impl FnOnce(&OwnedFd) -> InitQuestion + 'static),
     Watches {
         calls,
         mounts,

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::audit::PlainText;
 use crate::egress::words::{self, ApprovalEndWords, ContentRefusal, DenyWords};
-use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithheldWhy};
+use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithholdReason};
 use crate::policy::Advice;
 use crate::rules::request::FullRequest;
 use crate::rules::{
@@ -60,8 +60,8 @@ impl std::fmt::Display for AllowanceEnd {
 
 fn withheld_kind(secret: &WithheldSecret) -> &'static str {
     match secret.why {
-        WithheldWhy::Expired(_) => SECRET_EXPIRED,
-        WithheldWhy::UsedUp(_) => "content-or-address",
+        WithholdReason::Expired(_) => SECRET_EXPIRED,
+        WithholdReason::UsedUp(_) => "content-or-address",
     }
 }
 
@@ -451,8 +451,8 @@ mod tests {
             [cut, RequestRefusal::withheld(&asked, secret(why)).into()]
         };
         for (why, kind) in [
-            (WithheldWhy::Expired(end()), SECRET_EXPIRED),
-            (WithheldWhy::UsedUp(3), "content-or-address"),
+            (WithholdReason::Expired(end()), SECRET_EXPIRED),
+            (WithholdReason::UsedUp(3), "content-or-address"),
         ] {
             for refusal in of(why) {
                 assert_eq!(refusal.kind(), kind);

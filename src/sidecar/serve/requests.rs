@@ -26,7 +26,7 @@ use crate::rules::request::{FullRequest, McpCall, Request, RequestDecision, Sche
 use crate::rules::{Decision, Denial, EgressRule, Host, endpoint};
 
 pub(super) use crate::sidecar::reader::messages::ClientRoute;
-use crate::sidecar::reader::messages::{Arrival, ConnectionChoice, Question, RequestAnswer};
+use crate::sidecar::reader::messages::{Arrival, ConnectionChoice, ReaderQuestion, RequestAnswer};
 
 /// One connection of a client.
 struct Conversation<'a> {
@@ -101,7 +101,7 @@ impl Conversation<'_> {
         let given = reader.give(self.stream, &self.arrival, early).await;
         let line = given.map_err(gone)?;
         loop {
-            let question = match line.hear::<Question>().await {
+            let question = match line.hear::<ReaderQuestion>().await {
                 Ok(Some((question, _))) => question,
                 Ok(None) => {
                     match self.websocket_ended_by() {
@@ -119,29 +119,29 @@ impl Conversation<'_> {
                 }
             };
             let answered = match question {
-                Question::Fault { why, began: false } => return Err(Refusal::by_reader(why)),
-                Question::Fault { why, began: true } => {
+                ReaderQuestion::Fault { why, began: false } => return Err(Refusal::by_reader(why)),
+                ReaderQuestion::Fault { why, began: true } => {
                     self.end(&Refusal::by_reader(why));
                     return Ok(());
                 }
-                Question::Malformed(why) => {
+                ReaderQuestion::Malformed(why) => {
                     self.note(self.port, &Refusal::by_reader(why));
                     answer::say_goodbye(self.stream).await;
                     return Ok(());
                 }
-                Question::Honey(name) => {
+                ReaderQuestion::Honey(name) => {
                     let caught = self.wall.traps.named(&name);
                     self.end(&caught.unwrap_or(ContentRefusal::UnknownHoney.into()));
                     return Ok(());
                 }
-                Question::Tls => {
+                ReaderQuestion::Tls => {
                     self.end(&Refusal::Denied(Denial::OnlyRequests));
                     return Ok(());
                 }
-                Question::Unclear(why) => Err(Refusal::by_reader(why)),
-                Question::Unreachable(why) => Err(self.unreachable(why)),
-                Question::Busy => Err(Refusal::Busy),
-                Question::Request {
+                ReaderQuestion::Unclear(why) => Err(Refusal::by_reader(why)),
+                ReaderQuestion::Unreachable(why) => Err(self.unreachable(why)),
+                ReaderQuestion::Busy => Err(Refusal::Busy),
+                ReaderQuestion::Request {
                     address,
                     unfit,
                     calls,
@@ -174,7 +174,7 @@ impl Conversation<'_> {
         by: ConnectionChoice,
     ) -> Result<(RequestAnswer, Option<OwnedFd>), Refusal> {
         self.wall.traps.look_at_address(address)?;
-        let mut asked = self.asked(address)?;
+        let mut asked = self.parse_request(address)?;
         asked.request.calls = calls;
         if self.wall.rules().needs_calls(&asked.request) {
             return match unfit {
@@ -213,7 +213,7 @@ impl Conversation<'_> {
     }
 
     /// Parses a request from the reader. It must be for the connection's host, by the route that the rules give now.
-    fn asked(&self, address: &str) -> Result<FullRequest, Refusal> {
+    fn parse_request(&self, address: &str) -> Result<FullRequest, Refusal> {
         let Arrival {
             host, port, scheme, ..
         } = &self.arrival;

@@ -39,7 +39,7 @@ fn walls(decided: &DecidedPlan, person: &Person) -> Result<LandlockWalls> {
     let mut walls = LandlockWalls::of(decided, abi);
     walls.opened = rules.into_iter().map(opened).collect();
     walls.directories_of_the_run = OWN_VARIABLES.map(str::to_owned).into();
-    walls.capabilities = kept(plan, person)?;
+    walls.capabilities = kept_capabilities(plan, person)?;
     walls.lacks = cannot::lacks(plan, abi);
     walls.lacks.extend(ptrace_scope().lack());
     Ok(walls)
@@ -66,7 +66,7 @@ const fn in_words(access: LandlockAccess) -> &'static str {
 }
 
 /// The command's capabilities. Changing to the user behind sudo drops them all.
-fn kept(plan: &Plan, person: &Person) -> Result<Vec<String>> {
+fn kept_capabilities(plan: &Plan, person: &Person) -> Result<Vec<String>> {
     if person.uid != rustix::process::getuid().as_raw() {
         return Ok(Vec::new());
     }

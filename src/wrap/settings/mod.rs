@@ -251,7 +251,7 @@ impl Offer {
             true => Path::new("."),
             false => dir,
         });
-        let asked = workspace::asked(dir)?;
+        let asked = workspace::requested_directory(dir)?;
         let person = Person::of_caller(&asked)?;
         let store = Store::of(&person)
             .ok_or_else(|| anyhow!("no home directory for the list of trusted files: set HOME"))?;

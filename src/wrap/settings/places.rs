@@ -89,7 +89,7 @@ fn is_new(person: &Person, notice: &str) -> bool {
 }
 
 /// Where writes to package caches are kept.
-pub fn kept(person: &Person, home: &Path) -> PathBuf {
+pub fn caches_dir(person: &Person, home: &Path) -> PathBuf {
     trusted(person, home).with_file_name("caches")
 }
 
@@ -166,7 +166,7 @@ pub fn no_sandbox_writes(person: &Person, directory: &Path) -> bool {
 /// Whether sandboxes write a directory that no request shows: homes of agents, and caches that are kept. The never-list
 /// closes them too, for root by `/root`.
 fn sandboxes_write(person: &Person, directory: &Path) -> bool {
-    let caches = || kept(person, &home(person)?).canonicalize().ok();
+    let caches = || caches_dir(person, &home(person)?).canonicalize().ok();
     directory.iter().any(|part| part == AGENTS)
         || caches().is_some_and(|caches| directory.starts_with(caches))
 }
@@ -207,7 +207,7 @@ pub fn refuse_written<'a>(
         config(person, &home),
         trusted(person, &home),
         allowed(person, &home),
-        kept(person, &home),
+        caches_dir(person, &home),
         agents(person, &home),
         // With the policies and logs beside them.
         directory_of(config(person, &home)),

@@ -58,7 +58,7 @@ impl Index {
         cost: &mut Cost,
     ) -> Result<Self, &'static str> {
         const NOT: &str = "git's index is not understood";
-        let before = cost.kept();
+        let before = cost.kept_count();
         let mut part = |name: &str, width| {
             let found = Part::parse(open(name)?, width, wanted, cost);
             if found.is_none() && !cost.is_spent() {

@@ -253,7 +253,7 @@ fn an_index_stays_within_its_memory_budget() {
         };
         let mut cost = Cost::new(SearchBudget::of(SearchRule::Complete));
         let found = Index::parse(&open, wanted, &mut cost).is_ok();
-        (found, cost.check().err(), cost.kept())
+        (found, cost.check().err(), cost.kept_count())
     };
     let first = "d/".repeat(100) + ".netrc";
     let mut long = TestIndex::sha1(4, &[&first]).bytes(&[]);
