@@ -1,6 +1,9 @@
 //! PURE. Whether to offer the rule that a denial lacks, and the text to type. Hints, the workload's own list of
 //! denials, `audit`, `suggest` and `policy check` all ask this module.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use super::list::list_text;
 use super::{Field, POLICY_KEY, SyscallProfile, WORKSPACE_KEY, annotation_key};
 use crate::rules::closed::{is_above_metadata, is_metadata, touches};
@@ -175,6 +178,19 @@ pub fn typed(text: &str) -> String {
     }
 }
 
+/// The same for a path. One that is no text is written byte by byte, as bash and zsh take it.
+pub fn typed_path(path: &Path) -> String {
+    let bytes = match path.to_str() {
+        Some(text) => return typed(text),
+        None => path.as_os_str().as_bytes(),
+    };
+    let typed = bytes.iter().map(|byte| match byte {
+        b' '..=b'~' if !b"'\\".contains(byte) => char::from(*byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    });
+    format!("$'{}'", typed.collect::<String>())
+}
+
 const IN_LIST: &str = "its path has a comma or a quote: a policy's file can name it";
 const METADATA: &str = "a cloud gives its machine's credentials there";
 const NO_RULE: &str = "the log names no rule for it";
@@ -296,6 +312,9 @@ mod tests {
         }
         let plain = "dev.agentbox.network.allow=+,a.test:80";
         assert_eq!(typed(plain), plain);
+        let path = |bytes: &[u8]| typed_path(Path::new(std::ffi::OsStr::from_bytes(bytes)));
+        assert_eq!(path(b"/srv/$(x)"), "'/srv/$(x)'");
+        assert_eq!(path(b"/srv/\xe9'$(x)"), r"$'/srv/\xe9\x27$(x)'");
         for rule in [hostile, "GET https://a.test/x,evil.test:443"] {
             let parsed: EgressRule = rule.parse().unwrap();
             assert_eq!(

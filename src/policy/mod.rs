@@ -68,7 +68,7 @@ mod tests;
 
 use crate::kernel::SyscallName;
 
-pub use advice::{Advice, Tool, typed as typed_rule};
+pub use advice::{Advice, Tool, typed as typed_rule, typed_path};
 pub use annotation::{
     ImageAnnotations, POLICY_KEY, PREFIX as ANNOTATION_PREFIX, WORKSPACE_KEY, key as annotation_key,
 };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::OWN_FAILURE;
 use crate::plan::PlanError;
+use crate::policy::typed_path;
 use crate::runtime::{FailureKind, RuntimeError};
 
 /// Why `wrap` refuses a command.
@@ -155,7 +156,7 @@ pub enum WrapRefusal {
     /// A project's settings that changed since they were trusted.
     #[error(
         "the settings {path:?} {why}: run `agentbox trust {}` to review them, with --remove to ignore them",
-        directory.display()
+        typed_path(directory)
     )]
     SettingsChanged {
         /// The file.
@@ -168,7 +169,7 @@ pub enum WrapRefusal {
     /// A project's settings that are gone since they were trusted.
     #[error(
         "the settings {path:?} that you trusted are gone: restore them, or run `agentbox trust --remove {}` to go on without",
-        directory.display()
+        typed_path(directory)
     )]
     SettingsGone {
         /// The file.
@@ -183,7 +184,7 @@ pub enum WrapRefusal {
     #[error(
         "the policy file {path:?} {why}: run `agentbox trust {}` to review it, or keep it in ~/.config/agentbox, where no sandbox \
          can write",
-        path.display()
+        typed_path(path)
     )]
     NotTrusted {
         /// The file, without links.

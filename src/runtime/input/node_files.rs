@@ -10,7 +10,7 @@ use crate::cli::GlobalOptions;
 use crate::policy::unreadable;
 use crate::policy::{
     Asker, HostPath, ImageAnnotations, NodeConfig, NodeLog, PolicyError, SecretSource, Selection,
-    Sources, Tool, WrapOptions, misnamed_policy, misnamed_preset, resolve,
+    Sources, Tool, WrapOptions, misnamed_policy, misnamed_preset, resolve, typed_path,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -278,8 +278,8 @@ fn trusted_way(path: &Path) -> Result<(), RuntimeError> {
         Some(step) if step.path != path => Err(RuntimeError::Input {
             path: path.to_owned(),
             why: format!(
-                "{step}: others than root may write it, and choose what containers may do: chown root {:?} and chmod go-w it",
-                step.path
+                "{step}: others than root may write it, and choose what containers may do: chown root {} and chmod go-w it",
+                typed_path(&step.path)
             ),
         }),
         Some(_) | None => Ok(()),

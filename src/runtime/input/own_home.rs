@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::policy::typed_path;
 use crate::runtime::RuntimeError;
 use crate::runtime::unprivileged;
 use crate::sys::path::{resolve_owned, weakest};
@@ -28,8 +29,8 @@ pub fn resolve(home: &Path) -> Result<PathBuf, RuntimeError> {
     }
     resolve_owned(home, own).map_err(|error| match weakest(&error) {
         Some(weak) => refuse(format!(
-            "HOME can be changed by other users ({weak}): `chmod go-w {:?}`",
-            weak.path
+            "HOME can be changed by other users ({weak}): `chmod go-w {}`",
+            typed_path(&weak.path)
         )),
         None => look()(error),
     })

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use crate::policy::typed_path;
 use crate::runtime::RuntimeError;
 use crate::sys::path::{resolve_owned, weakest};
 
@@ -20,8 +21,8 @@ pub fn open(path: &Path) -> Result<File, RuntimeError> {
                 return Err(RuntimeError::Input {
                     path: path.to_owned(),
                     why: format!(
-                        "{step}: others than root may write it: chown root {:?} and chmod go-w it",
-                        step.path
+                        "{step}: others than root may write it: chown root {} and chmod go-w it",
+                        typed_path(&step.path)
                     ),
                 });
             }

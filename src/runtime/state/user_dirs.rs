@@ -12,6 +12,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::policy::typed_path;
 use crate::runtime::unprivileged;
 use crate::sys::path::{UnsafePath, resolve_owned, weakest};
 
@@ -30,7 +31,7 @@ pub enum UserDirError {
         why: String,
     },
     /// Other users may put another directory in its place.
-    #[error("{dir:?} is not used for {used_for} ({weak}): `chown root {:?} && chmod go-w {:?}`", weak.path, weak.path)]
+    #[error("{dir:?} is not used for {used_for} ({weak}): `chown root {} && chmod go-w {}`", typed_path(&weak.path), typed_path(&weak.path))]
     UnsafeWay {
         /// The directory.
         dir: PathBuf,
@@ -84,7 +85,8 @@ fn remedy(used_for: DirUse, dir: &Path) -> String {
         }
         // Root's has one place.
         DirUse::Logs | DirUse::Disks if rustix::process::geteuid().is_root() => {
-            format!("`chown root {dir:?} && chmod 0700 {dir:?}`, or remove it")
+            let dir = typed_path(dir);
+            format!("`chown root {dir} && chmod 0700 {dir}`, or remove it")
         }
         DirUse::Logs | DirUse::Disks => {
             "give it mode 0700, remove it, or set XDG_STATE_HOME to a directory of yours".to_owned()

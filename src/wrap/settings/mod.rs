@@ -44,6 +44,7 @@ use super::error::WrapRefusal;
 use super::list::SystemList;
 use super::person::Person;
 use super::{repository, workspace};
+use crate::policy::typed_path;
 
 /// A settings file that counts.
 pub struct SettingsSource {
@@ -106,7 +107,8 @@ pub fn find(person: &Person, workspace: &Path) -> Result<SettingsFiles> {
             None
         }
         Project::DoesNot(why) => Some(format!(
-            "agentbox: {path:?} {why}: the run goes on without it; `agentbox trust {workspace:?}` shows it and asks"
+            "agentbox: {path:?} {why}: the run goes on without it; `agentbox trust {}` shows it and asks",
+            typed_path(workspace)
         )),
     };
     Ok(SettingsFiles { sources, notice })
@@ -192,7 +194,8 @@ fn above(person: &Person, workspace: &Path) -> Option<String> {
         .find(|path| store.has(path))?;
     let directory = directory_of(&known);
     Some(format!(
-        "agentbox: {known:?}, which you trust, does not hold in {workspace:?}, a repository of its own: `--workspace {directory:?}` takes it"
+        "agentbox: {known:?}, which you trust, does not hold in {workspace:?}, a repository of its own: `--workspace {}` takes it",
+        typed_path(directory)
     ))
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::policy::typed_path;
 use crate::sys::path;
 use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
@@ -35,7 +36,10 @@ impl OwnDir {
         let real = real.map_err(|error| refused(format!("is not used: {error}")))?;
         if let Err(error) = path::resolve_owned(&real, person.uid) {
             bail!(refused(match path::weakest(&error) {
-                Some(weak) => format!("is not used: {weak}: `chmod go-w {:?}`", weak.path),
+                Some(weak) => format!(
+                    "is not used: {weak}: `chmod go-w {}`",
+                    typed_path(&weak.path)
+                ),
                 None => format!("cannot be used: {error}"),
             }));
         }
