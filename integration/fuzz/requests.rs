@@ -2,7 +2,9 @@
 
 use agentbox::egress::http::head;
 use agentbox::egress::request::{RequestHead, of_said, typed};
-use agentbox::rules::request::{RequestDecision, RequestRule, Scheme, exceeds};
+use agentbox::rules::request::cover::exceeds;
+use agentbox::rules::request::decide::RequestDecision;
+use agentbox::rules::request::{RequestRule, Scheme};
 use agentbox::rules::{Decision, Denial, EgressRule, EgressRules};
 
 /// Lines: a rule, another rule, and a request, as typed; or the head of a request.

@@ -11,7 +11,7 @@ use super::{is_for_tests, is_test, only_these, sources};
 /// Parsers of text that other programs write, which search for two or more words.
 const PARSERS: &[(&str, &str)] = &[
     (
-        "enforce/program.rs: words",
+        "enforce/error.rs: words",
         "Rust's words for an errno: io::Error has no others without its number",
     ),
     (

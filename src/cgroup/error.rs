@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::cgroup::controllers::Controllers;
-use crate::cgroup::limits::LimitRefusal;
+use crate::cgroup::limits::refusal::LimitRefusal;
 
 /// Why an operation on a cgroup failed.
 #[derive(Debug, thiserror::Error)]

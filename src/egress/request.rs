@@ -2,7 +2,8 @@
 
 use super::http::{HttpRefusal, authority};
 use crate::rules::Host;
-use crate::rules::request::{FullRequest, MCP, McpCall, PathFault, Request, RequestPath, Scheme};
+use crate::rules::request::decide::FullRequest;
+use crate::rules::request::{MCP, McpCall, PathFault, Request, RequestPath, Scheme};
 
 /// Parses `METHOD https://HOST[:PORT]/PATH[?QUERY]`, or `mcp:https://HOST[:PORT]/PATH METHOD[:NAME]`, as typed.
 pub fn typed(text: &str) -> Result<FullRequest, HttpRefusal> {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use rustix::io::Errno;
 use rustix::thread::{self, CapabilitySet};
 
-use super::EnforceError;
+use super::error::EnforceError;
 use crate::plan::CapabilitySets;
 use crate::policy::Capability;
 

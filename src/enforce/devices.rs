@@ -10,8 +10,8 @@ use oci_spec::runtime::Spec;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::EnforceError;
 use super::cover::{FollowLinks, remount_read_only};
+use super::error::EnforceError;
 use crate::kernel::mount_options::MountReach;
 use crate::plan::FilesystemPlan;
 

@@ -10,9 +10,10 @@ use libcontainer::workload::Executor;
 use libcontainer::{apparmor, tty};
 use oci_spec::runtime::{Process, Spec};
 
+use super::error::{EnforceError, WallKind};
 use super::executor::WallExecutor;
 use super::scheduling::{self, AffinityMoment};
-use super::{EnforceError, WallKind, process, program};
+use super::{process, program};
 use crate::sys::setns::{self, Namespaces};
 use crate::sys::user;
 

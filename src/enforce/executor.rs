@@ -31,6 +31,7 @@ use libcontainer::workload::{
 use oci_spec::runtime::Spec;
 
 use super::cover::FollowLinks;
+use super::error::{EnforceError, WallKind};
 use super::hidden::{self, PromisedMounts};
 use super::hooks::{HookMoment, PreparedHooks};
 use super::leader::Leader;
@@ -42,8 +43,8 @@ use super::walls::{
     ScratchSource,
 };
 use super::{
-    EnforceError, WallKind, devices, home, kernel, keyring, label, privileges, process, program,
-    reaper, rootfs, stdio, trust, verify,
+    devices, home, kernel, keyring, label, privileges, process, program, reaper, rootfs, stdio,
+    trust, verify,
 };
 use crate::network::inner;
 use crate::plan::FilesystemPlan;

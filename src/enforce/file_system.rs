@@ -10,7 +10,7 @@ use rustix::mount::{
 };
 use rustix::path::Arg;
 
-use super::EnforceError;
+use super::error::EnforceError;
 use crate::kernel::mount_options::{self, Bits, MountOptionKind};
 
 /// A file system that is being made.

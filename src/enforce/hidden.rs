@@ -12,7 +12,7 @@ use oci_spec::runtime::Spec;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 
-use super::EnforceError;
+use super::error::EnforceError;
 use super::kernel::{KernelFiles, KernelMountStep};
 use super::unconfined::setup::UnconfinedSetup;
 

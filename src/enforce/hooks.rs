@@ -13,7 +13,7 @@ use oci_spec::runtime::{Hook, Hooks};
 use rustix::fs::MemfdFlags;
 use serde::{Deserialize, Serialize};
 
-use super::program;
+use super::error;
 use crate::sys::file_size;
 use crate::sys::open_files;
 
@@ -310,7 +310,7 @@ fn wait(child: &mut Child, limit: Option<i64>) -> std::io::Result<Option<ExitSta
 
 /// Go's words for an error, which engines look for.
 fn reason(error: &std::io::Error) -> String {
-    rustix::io::Errno::from_io_error(error).map_or_else(|| error.to_string(), program::words)
+    rustix::io::Errno::from_io_error(error).map_or_else(|| error.to_string(), error::words)
 }
 
 fn words(status: ExitStatus) -> String {

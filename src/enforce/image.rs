@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
-use super::EnforceError;
 use super::cover::{FollowLinks, attach};
+use super::error::EnforceError;
 use super::file_system::NewFileSystem;
 use crate::plan::layers::{in_one_value, short_name};
 

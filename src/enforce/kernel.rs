@@ -12,8 +12,8 @@ use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount};
 
-use super::EnforceError;
 use super::cover::{FollowLinks, Masks, ReadOnlyScope, attach, read_only};
+use super::error::EnforceError;
 use super::file_system::NewFileSystem;
 use super::rootfs::make_mount_point;
 use crate::kernel::mount_options;

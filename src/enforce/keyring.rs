@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use super::EnforceError;
+use super::error::EnforceError;
 use crate::sys::keyring::{join_new_session_keyring, join_session_keyring};
 
 /// Gives the process its own unnamed session keyring, out of reach of other processes' keys.

@@ -5,7 +5,8 @@ use std::os::fd::OwnedFd;
 use oci_spec::runtime::Spec;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 
-use super::{EnforceError, process};
+use super::error::EnforceError;
+use super::process;
 
 /// Sets the label for execve, which libcontainer does not (selinux(8), proc(5) attr/exec).
 pub fn set(spec: &Spec) -> Result<(), EnforceError> {

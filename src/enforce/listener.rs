@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use super::{EnforceError, WallKind};
+use super::error::{EnforceError, WallKind};
 use crate::sidecar::calls::line;
 
 /// The way to the runtime, which passes the listener to the engine's agent.

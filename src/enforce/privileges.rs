@@ -8,8 +8,9 @@ use rustix::io::Errno;
 use rustix::thread::{self, CapabilitySet};
 
 use super::capabilities::bit;
+use super::error::EnforceError;
 use super::owner::GroupsOutcome;
-use super::{EnforceError, verify};
+use super::verify;
 use crate::plan::CapabilitySets;
 use crate::policy::Capability;
 use crate::sys::user::set_effective_group;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use oci_spec::runtime::{PosixRlimitType, Process, Spec};
 
-use super::EnforceError;
+use super::error::EnforceError;
 use crate::sys::file_size::{self, FileSizeLimit};
 use crate::sys::open_files::{self, OpenFilesLimit};
 

@@ -11,48 +11,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{EnforceError, privileges, verify};
+use super::error::{EnforceError, ExecveError, words};
+use super::{privileges, verify};
 use crate::sys::user_namespace::Ids;
-
-/// Why a program cannot be executed, in runc's words.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ExecveError {
-    /// A name without a slash that no directory of PATH has.
-    #[error("executable file not found in $PATH")]
-    NotOnPath,
-    /// The file is not executable.
-    #[error("permission denied")]
-    Denied,
-    /// stat(2) failed.
-    #[error("stat {name}: {}", words(*errno))]
-    Stat {
-        /// As given.
-        name: String,
-        /// The errno.
-        errno: Errno,
-    },
-    /// A string with a NUL byte cannot be passed to execve(2).
-    #[error("an argument or environment variable has a NUL byte")]
-    Nul,
-    /// It is not the file that was checked before.
-    #[error("{0:?} is another file in the sandbox than the one that was checked: start it again")]
-    Other(PathBuf),
-    /// execve(2) refused.
-    #[error("{}", words(*.0))]
-    Execve(Errno),
-}
-
-impl ExecveError {
-    /// Whether the program is missing, rather than not executable.
-    pub fn is_absence(&self) -> bool {
-        match self {
-            Self::NotOnPath => true,
-            Self::Stat { errno, .. } | Self::Execve(errno) => *errno == Errno::NOENT,
-            Self::Denied | Self::Nul | Self::Other(_) => false,
-        }
-    }
-}
 
 /// The program that a process of a container executes.
 #[derive(Debug, Default)]
@@ -279,17 +240,6 @@ fn execute(file: &Path, args: &[String], env: &[String], by: ExecveFile<'_>) -> 
         name,
         why: ExecveError::Execve(Errno::from_raw_os_error(errno as i32)),
     }
-}
-
-/// Go's words for an errno, which are the C library's in lower case.
-pub(crate) fn words(errno: Errno) -> String {
-    let text = std::io::Error::from(errno).to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text).to_owned();
-    let mut chars = text.chars();
-    chars
-        .next()
-        .map(|c| c.to_lowercase().chain(chars).collect())
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

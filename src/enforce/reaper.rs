@@ -14,8 +14,9 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 
+use super::error::EnforceError;
 use super::leader::{self, Addressee, Order, OrderPoll};
-use super::{EnforceError, privileges, verify};
+use super::{privileges, verify};
 use crate::sys::memory::Code;
 use crate::sys::{process, signal};
 

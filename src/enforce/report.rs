@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::EnforceError;
+use super::error::EnforceError;
 
 /// The longest text, in bytes. Escaped it is at most six times as long, which fits the verbs' buffer.
 const LONGEST: usize = 2560;
@@ -95,7 +95,7 @@ impl From<&EnforceError> for FailureReport {
 mod tests {
     use rustix::io::Errno;
 
-    use super::super::program::ExecveError;
+    use super::super::error::ExecveError;
     use super::*;
 
     #[test]

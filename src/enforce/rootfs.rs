@@ -14,10 +14,10 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
-use super::EnforceError;
 use super::cover::{
     FollowLinks, Masks, ReadOnlyScope, attach, attach_at, protect, read_only, remount_read_only,
 };
+use super::error::EnforceError;
 use super::file_system::tmpfs_with;
 use super::image::ImageLayers;
 use super::owner::UserNamespace;

@@ -9,7 +9,7 @@ use oci_spec::runtime::{
     Scheduler, Spec,
 };
 
-use super::EnforceError;
+use super::error::EnforceError;
 use super::exec_process::in_words;
 use crate::sys::scheduler::{self, SchedulerAttributes};
 

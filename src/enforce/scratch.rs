@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Stat, Uid};
 use rustix::io::Errno;
 use rustix::mount::{OpenTreeFlags, UnmountFlags, open_tree, unmount};
 
-use super::EnforceError;
 use super::cover::{FollowLinks, attach, attach_at};
+use super::error::EnforceError;
 use super::file_system::{NewFileSystem, tmpfs_with};
 use super::image::{self, ImageLayers};
 use super::owner::UserNamespace;

@@ -6,7 +6,7 @@ use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, OutputModes, Winsize};
 
-use super::EnforceError;
+use super::error::EnforceError;
 use super::owner::Ruler;
 
 /// Gives descriptors 0 to 2 to a user, as runc does. The group stays: a terminal's is `tty`. /dev/null stays, which all

@@ -11,8 +11,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Uid};
 use rustix::io::Errno;
 
-use super::EnforceError;
 use super::cover::{attach, attach_at};
+use super::error::EnforceError;
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN, lists, named};

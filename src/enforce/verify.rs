@@ -7,8 +7,9 @@ use std::os::fd::BorrowedFd;
 
 use oci_spec::runtime::Spec;
 
+use super::error::EnforceError;
 use super::owner::{GroupsOutcome, Ruler};
-use super::{EnforceError, capabilities as sets, process};
+use super::{capabilities as sets, process};
 use crate::plan::CapabilitySets;
 use crate::sys::user_namespace::Ids;
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::EnforceError;
 use super::cover::{FollowLinks, attach};
+use super::error::EnforceError;
 use super::file_system::NewFileSystem;
 use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::{VisibleFile, VisibleKind};

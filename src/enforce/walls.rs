@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use oci_spec::runtime::{Hooks, Spec};
 
+use super::error::{EnforceError, WallKind};
 use super::hooks::HookState;
 use super::image::ImageLayers;
 use super::kernel::KernelFiles;
@@ -18,7 +19,7 @@ use super::program::ContainerProgram;
 use super::rootfs::OwnMount;
 use super::trust::TrustStore;
 use super::unconfined::UnconfinedProcess;
-use super::{EnforceError, WallKind, process, stdio, verify};
+use super::{process, stdio, verify};
 use crate::plan::{CapabilitySets, ImageBase, Plan, ScratchStorage};
 use crate::policy::RootAccess;
 use crate::seccomp::SavedFilter;

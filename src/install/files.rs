@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use super::InstallError;
+use super::error::InstallError;
 use crate::sys::path::{resolve_owned, weakest};
 
 /// No such file is longer. Any number above the longest known, 40 KiB, works.

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::containerd::Registration;
 use super::docker::EntryState;
+use super::error::InstallError;
 use super::files::TextFile;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{DockerReload, InstallPlan, Judge, NewText, SystemCommand};
 use super::{
-    APPARMOR, CONFIG, CONFIG_DIGEST, InstallError, PODMAN, RECORD, TargetSystem, backup,
-    containerd, docker, own, podman, twin,
+    APPARMOR, CONFIG, CONFIG_DIGEST, PODMAN, RECORD, TargetSystem, backup, containerd, docker, own,
+    podman, twin,
 };
 use crate::engines::daemon::{
     CONTAINERD_CONFIG, DOCKER_CONFIG, DOCKER_CONFIGS, DOCKER_PID, DOCKER_SOCKET, PODMAN_CONFIGS,

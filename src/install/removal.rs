@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use super::containerd::{self, Registration};
 use super::docker::EntryState;
+use super::error::InstallError;
 use super::files::{self, TextFile};
 use super::plan::reload_docker;
 use super::record::{InstallRecord, RecordKind};
 use super::step::{InstallPlan, Judge, NewText, SystemCommand};
-use super::{
-    APPARMOR, CONFIG, CONFIG_DIGEST, InstallError, RECORD, TargetSystem, backup, docker, own,
-    podman,
-};
+use super::{APPARMOR, CONFIG, CONFIG_DIGEST, RECORD, TargetSystem, backup, docker, own, podman};
 use crate::engines::daemon::{CONTAINERD_CONFIG, DOCKER_CONFIG, PODMAN_CONFIG};
 use crate::text::{bounded, escape};
 

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use rustix::fs::{Access, AtFlags, CWD};
 
+use super::TargetSystem;
 use super::daemon;
 use super::diff;
+use super::error::InstallError;
 use super::files::{self, NewContent, TextFile};
-use super::{InstallError, TargetSystem};
 use crate::engines::daemon::DOCKER_SOCKET;
 use crate::sys::program;
 use crate::text::bounded;

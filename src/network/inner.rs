@@ -10,8 +10,9 @@ use rustix::mount::{
     fsopen,
 };
 
+use super::error::NetworkError;
 use super::refused::TapScope;
-use super::{ListenPorts, Listeners, NetworkError, Sysctl};
+use super::{ListenPorts, Listeners, Sysctl};
 use crate::egress::names::{Families, SYNTHETIC_V4, SYNTHETIC_V6};
 use crate::sys::netlink::{Link, RouteSocket};
 use crate::sys::netns;

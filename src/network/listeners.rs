@@ -12,7 +12,7 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt,
 };
 
-use super::NetworkError;
+use super::error::NetworkError;
 use crate::egress::names::Families;
 use crate::egress::names::REFUSING_STUB;
 

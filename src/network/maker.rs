@@ -7,9 +7,10 @@ use std::error::Error;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use super::error::NetworkError;
 use super::inner::{self, InnerConfig, InnerNamespace};
 use super::refused::TapScope;
-use super::{ListenPorts, Listeners, NetworkError};
+use super::{ListenPorts, Listeners};
 use crate::egress::names::Families;
 use crate::sys::owned_child::OwnedChild;
 use crate::sys::socket;

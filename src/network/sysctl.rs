@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{Mode, OFlags, openat};
 
-use super::NetworkError;
+use super::error::NetworkError;
 use super::inner::FIXED;
 
 const MAX_KEY: usize = 256;

@@ -160,7 +160,7 @@ pub fn builtin() -> BTreeMap<PresetName, Preset> {
 mod tests {
     use super::*;
     use crate::egress::request::typed;
-    use crate::rules::request::RequestDecision;
+    use crate::rules::request::decide::RequestDecision;
     use crate::rules::{EgressRules, RuleTarget};
 
     #[test]

@@ -6,10 +6,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-use super::EgressRule;
 use super::closed::is_closed;
 use super::connection::{HostReach, contains};
 use super::embedded::carried;
+use super::item::EgressRule;
 
 /// The addresses around the sandbox, which a public name must not lead to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

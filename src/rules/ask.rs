@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 use super::ask_refusal::AskRefusal;
 use super::closed::is_metadata;
 use super::connection::{self, DNS_PORT};
+use super::connection::{HostReach, NetworkRule, RuleTarget};
 use super::decide::{Decision, Denial, EgressRules};
-use super::{
-    ClockReading, EndDate, Expiry, Host, HostName, HostReach, NetworkLimit, NetworkRule, RuleTarget,
-};
+use super::expiry::{ClockReading, EndDate, Expiry};
+use super::host::{Host, HostName};
+use super::limit::NetworkLimit;
 
 /// Connections that may wait at once. Each keeps a descriptor and a few hundred bytes.
 pub const MOST_WAITING: usize = 32;

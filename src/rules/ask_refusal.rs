@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::EndDate;
+use super::expiry::EndDate;
 
 /// The word under which refusals by the end of an approval are counted.
 pub const APPROVAL_EXPIRED: &str = "approval-expired";

@@ -3,9 +3,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::HostName;
 use super::connection::contains;
 use super::embedded::spellings;
+use super::host::HostName;
 
 /// Names under which clouds serve a machine's own credentials. No wildcard covers them.
 const METADATA_NAMES: [&str; 6] = [

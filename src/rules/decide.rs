@@ -8,10 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::address::{AddressRefusal, Surroundings, vet};
 use super::closed::{is_closed, is_metadata};
 use super::connection::DEFAULT_PORT;
+use super::connection::{HostReach, NetworkRule, RuleTarget};
 use super::ended::ExpiredRule;
+use super::expiry::Expiry;
+use super::host::{Host, HostName};
+use super::item::EgressRule;
 use super::request::RequestRule;
 use super::spelling;
-use super::{EgressRule, Expiry, Host, HostName, HostReach, NetworkRule, RuleTarget};
 
 /// The network rules of a container, with all presets expanded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

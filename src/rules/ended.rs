@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::decide::EgressRules;
 use super::decide::may_mean;
-use super::{ClockReading, EgressRule, EgressRules, Expiry, Host};
+use super::expiry::{ClockReading, Expiry};
+use super::host::Host;
+use super::item::EgressRule;
 
 /// A rule whose time is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::EgressRule;
+use super::item::EgressRule;
 use super::request::RequestRule;
 use crate::text::ValueError;
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::request::{self, RequestRule};
-use super::{EgressRule, NetworkRule};
+use super::connection::NetworkRule;
+use super::item::EgressRule;
+use super::request::{RequestRule, cover};
 
 /// What one ceiling allows in a container's rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +75,7 @@ impl NetworkLimit {
             .iter()
             .filter_map(|rule| rule.request().cloned())
             .collect();
-        match request::exceeds(rule, &limits) {
+        match cover::exceeds(rule, &limits) {
             None => LimitGap::Nothing,
             Some(_) if limits.is_empty() => LimitGap::Rule,
             Some(request) => LimitGap::Request(request),

@@ -48,4 +48,4 @@ pub use item::{EgressRule, PresetName, RuleItem};
 pub use limit::NetworkLimit;
 pub use opened::TlsHosts;
 pub use prefix::NetworkPrefix;
-pub use request::RequestDecision;
+pub use request::decide::RequestDecision;

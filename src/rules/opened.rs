@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::connection::{HostReach, NetworkRule, RuleTarget};
+use super::decide::EgressRules;
+use super::host::Host;
+use super::item::EgressRule;
 use super::request::Scheme;
-use super::{EgressRule, EgressRules, Host, HostReach, NetworkRule, RuleTarget};
 
 /// The hosts whose TLS is opened: those of the rules for HTTPS requests at the container's creation. The container's
 /// certificate authority is valid only for these names, and none is added later.

@@ -1,6 +1,6 @@
 //! Rules of tests, as they are typed in a policy.
 
-use super::EgressRules;
+use super::decide::EgressRules;
 
 /// Those that allow and those that deny.
 pub fn rules(allow: &[&str], deny: &[&str]) -> EgressRules {

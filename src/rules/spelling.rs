@@ -5,8 +5,8 @@
 //! `postgres.default.svc.cluster.local`, and so do `postgres.default` and `postgres.default.svc`. A spelling leads
 //! only to the rule's own name, and not to other names that the search list makes.
 
-use super::HostName;
 use super::connection::is_within;
+use super::host::HostName;
 
 /// The names to resolve if a client sends `said` and a rule for private names has `ruled`. Empty if `said` is no
 /// spelling of `ruled`. The rule's own spelling is also resolved as it is. All others are names that denials check and

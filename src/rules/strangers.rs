@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::HostName;
 use super::connection::is_within;
+use super::host::HostName;
 use crate::data::table;
 
 /// Additions to the public suffix list: `policies/publishers.toml`.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::enforce::listener::AgentSocket;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::{AgentError, RuntimeError};
 use crate::runtime::files::write_whole;
 use crate::runtime::state::record::Record;
 use crate::seccomp::{NotifyListener, SyscallFilter};
@@ -31,21 +31,6 @@ const FILE: &str = "agent.json";
 
 /// How long a process may take to load its filter and report it, and how long the runtime may take to answer.
 const WITHIN: Duration = Duration::from_secs(30);
-
-/// Why a filter's listener does not reach its agent.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgentError {
-    /// The profile does not say where the agent listens.
-    #[error("seccomp listenerPath is not set, but the profile has a rule with SCMP_ACT_NOTIFY")]
-    NoPath,
-    /// The container's process did not load its filter within this many seconds.
-    #[error("the container's process did not load its seccomp filter within {0} s")]
-    NotLoaded(u64),
-    /// The container's process has ended.
-    #[error("the container's process ended before its seccomp filter was loaded")]
-    Ended,
-}
 
 /// The agent, saved in the container's directory for `start` and `exec`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

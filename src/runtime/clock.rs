@@ -14,7 +14,7 @@ use crate::plan::time::{ClockState, EndCause, TimeLeft};
 use crate::policy::{Field, Lifetime, TimeLimit};
 use crate::rules::ClockReading;
 use crate::runtime::RuntimeError;
-use crate::runtime::create::CreateError;
+use crate::runtime::create::error::CreateError;
 use crate::runtime::files::write_whole;
 use crate::runtime::network::companion;
 use crate::runtime::runs::{self, RunDir, events};

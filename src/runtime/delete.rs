@@ -13,7 +13,7 @@ use crate::runtime::clock;
 use crate::runtime::exec::timed;
 use crate::runtime::hooks;
 use crate::runtime::planted;
-use crate::runtime::runs::{self, RunDir, events};
+use crate::runtime::runs::{RunDir, events, prune};
 use crate::runtime::signal;
 use crate::runtime::state::census::Census;
 use crate::runtime::state::half_made;
@@ -187,7 +187,7 @@ pub fn remove_all(place: &ContainerPaths, record: Option<&Record>) -> Result<(),
             .leave(place)
             .and_then(|()| remove_own_dir(&dir));
         if let Some(record) = record.filter(|_| init.is_some()) {
-            runs::prune(record);
+            prune::prune(record);
         }
     }
     first

@@ -133,31 +133,31 @@ pub enum RuntimeError {
     Refused(#[from] crate::render::refuse::SpecRefusal),
     /// A container is not created.
     #[error(transparent)]
-    Create(#[from] crate::runtime::create::CreateError),
+    Create(#[from] crate::runtime::create::error::CreateError),
     /// A process was not started in a container.
     #[error(transparent)]
-    Exec(#[from] crate::runtime::exec::ExecError),
+    Exec(#[from] crate::runtime::exec::error::ExecError),
     /// A process requests what it cannot have.
     #[error(transparent)]
     Process(#[from] crate::runtime::input::ProcessRefusal),
     /// The seccomp agent does not get its listener.
     #[error(transparent)]
-    Agent(#[from] crate::runtime::agent::AgentError),
+    Agent(#[from] AgentError),
     /// The hooks of `create` are refused, or failed.
     #[error(transparent)]
-    Hooks(#[from] crate::runtime::hooks::HooksError),
+    Hooks(#[from] HooksError),
     /// A caller without root's rights gets no user namespace.
     #[error(transparent)]
     NoNamespace(#[from] crate::runtime::unprivileged::NoNamespace),
     /// A caller without root's rights does not get into a sandbox.
     #[error(transparent)]
-    SandboxEntry(#[from] crate::runtime::own_sandbox::SandboxEntryError),
+    SandboxEntry(#[from] SandboxEntryError),
     /// A caller without root's rights has no safe place for the state of containers.
     #[error(transparent)]
     Home(#[from] crate::runtime::state::user_dirs::UserDirError),
     /// The caller's terminal.
     #[error(transparent)]
-    Foreground(#[from] crate::runtime::foreground::ForegroundError),
+    Foreground(#[from] crate::runtime::foreground::error::ForegroundError),
     /// The sidecar did not carry out a request.
     #[error(transparent)]
     Control(#[from] crate::runtime::network::ControlError),
@@ -215,6 +215,77 @@ pub enum RuntimeError {
         /// The errno.
         source: io::Error,
     },
+}
+
+/// Why a filter's listener does not reach its agent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The profile does not say where the agent listens.
+    #[error("seccomp listenerPath is not set, but the profile has a rule with SCMP_ACT_NOTIFY")]
+    NoPath,
+    /// The container's process did not load its filter within this many seconds.
+    #[error("the container's process did not load its seccomp filter within {0} s")]
+    NotLoaded(u64),
+    /// The container's process has ended.
+    #[error("the container's process ended before its seccomp filter was loaded")]
+    Ended,
+}
+
+/// Why the hooks of `create` are refused, or fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HooksError {
+    /// A hook that cannot be run as it is written.
+    #[error("{when} hook {path:?}: {why}")]
+    Hook {
+        /// Its kind.
+        when: &'static str,
+        /// Its program.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The hooks cannot be written as JSON.
+    #[error("write down the hooks of create: {0}")]
+    NotWritten(serde_json::Error),
+    /// A hook failed, in its own words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Why the user does not get into a sandbox.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxEntryError {
+    /// The kernel does not open its user namespace.
+    #[error(
+        "the kernel does not show this user the user namespace of process {pid} ({source}): call agentbox as its starter did, with \
+         or without sudo"
+    )]
+    Closed {
+        /// The init process, by the record.
+        pid: i32,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// It is not in two user namespaces of this user.
+    #[error(
+        "process {pid} is not in the user namespaces that `agentbox wrap` makes for this user ({why}): nothing was started; start the \
+         sandbox again"
+    )]
+    Foreign {
+        /// The init process, by the record.
+        pid: i32,
+        /// What differs.
+        why: &'static str,
+    },
+    /// The kernel keeps a process's groups, and the sandbox does not have this one.
+    #[error(
+        "this process has the group {0}, which the sandbox lacks, and cannot drop it: use a shell without `newgrp` or `sg`, or \
+         start the sandbox again"
+    )]
+    Group(u32),
 }
 
 impl RuntimeError {

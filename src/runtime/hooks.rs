@@ -33,7 +33,7 @@ use crate::enforce::hooks::SHOWN;
 use crate::enforce::hooks::WITHOUT_TIMEOUT;
 use crate::enforce::hooks::run;
 use crate::enforce::process;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::{HooksError, RuntimeError};
 use crate::runtime::state::record::Record;
 use crate::sys::deadline::Halt;
 use crate::sys::open_files::{self, OpenFilesLimit};
@@ -44,28 +44,6 @@ pub const VERB: &str = "run-hooks";
 /// The last byte of a [`CreateHooks`] while its hooks run, and while they do not.
 const RUNNING: u8 = b'\n';
 const IDLE: u8 = b' ';
-
-/// Why the hooks of `create` are refused, or fail.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HooksError {
-    /// A hook that cannot be run as it is written.
-    #[error("{when} hook {path:?}: {why}")]
-    Hook {
-        /// Its kind.
-        when: &'static str,
-        /// Its program.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: &'static str,
-    },
-    /// The hooks cannot be written as JSON.
-    #[error("write down the hooks of create: {0}")]
-    NotWritten(serde_json::Error),
-    /// A hook failed, in its own words.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// Refuses hooks that could not be run as written (config.md: `path` is absolute, `timeout` greater than zero).
 pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {

@@ -16,46 +16,12 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::cli::GlobalOptions;
-use crate::runtime::RuntimeError;
+use crate::runtime::error::{RuntimeError, SandboxEntryError};
 use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::unprivileged;
 use crate::sys::user_namespace::{self, Ids};
 use crate::sys::{process_id, procfs, user};
-
-/// Why the user does not get into a sandbox.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SandboxEntryError {
-    /// The kernel does not open its user namespace.
-    #[error(
-        "the kernel does not show this user the user namespace of process {pid} ({source}): call agentbox as its starter did, with \
-         or without sudo"
-    )]
-    Closed {
-        /// The init process, by the record.
-        pid: i32,
-        /// The kernel's error.
-        source: io::Error,
-    },
-    /// It is not in two user namespaces of this user.
-    #[error(
-        "process {pid} is not in the user namespaces that `agentbox wrap` makes for this user ({why}): nothing was started; start the \
-         sandbox again"
-    )]
-    Foreign {
-        /// The init process, by the record.
-        pid: i32,
-        /// What differs.
-        why: &'static str,
-    },
-    /// The kernel keeps a process's groups, and the sandbox does not have this one.
-    #[error(
-        "this process has the group {0}, which the sandbox lacks, and cannot drop it: use a shell without `newgrp` or `sg`, or \
-         start the sandbox again"
-    )]
-    Group(u32),
-}
 
 /// The user namespaces of a sandbox of `wrap`.
 struct SandboxNamespaces {

@@ -12,12 +12,13 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::network::with_causes;
 use crate::sidecar::attach::routes;
-use crate::sidecar::confine::{self, SidecarRlimits};
+use crate::sidecar::confine::{self, ConfineError, SidecarRlimits};
+use crate::sidecar::error::SidecarError;
 use crate::sidecar::inside::DenialFile;
 use crate::sidecar::protocol::{self, Duty, Reply};
 use crate::sidecar::reader;
 use crate::sidecar::serve::{self, Clients, EngineNames, ServingConfig};
-use crate::sidecar::{ARGV0, ConfineError, SidecarError, filter};
+use crate::sidecar::{ARGV0, filter};
 use crate::sys::{process, socket};
 
 /// It takes milliseconds.

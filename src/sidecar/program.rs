@@ -10,13 +10,15 @@ use serde::de::DeserializeOwned;
 use crate::audit::Context;
 use crate::network::with_causes;
 use crate::policy::Tool;
+use crate::sidecar::ARGV0;
 use crate::sidecar::account::{Identity, Procfs};
 use crate::sidecar::attach::{ReceivedFds, ServedContainer, routes};
 use crate::sidecar::attachment::Attachment;
-use crate::sidecar::calls::Calls;
-use crate::sidecar::confine::{self, SidecarRlimits};
+use crate::sidecar::confine::{self, ConfineError, SidecarRlimits};
 use crate::sidecar::counts::KernelCounts;
+use crate::sidecar::error::SidecarError;
 use crate::sidecar::filter;
+use crate::sidecar::first_listener;
 use crate::sidecar::loss;
 use crate::sidecar::protocol::{
     self, Duty, InitQuestion, Loss, ProtocolError, Reply, SidecarSetup,
@@ -25,7 +27,6 @@ use crate::sidecar::reader;
 use crate::sidecar::serve;
 use crate::sidecar::waiting::{IdleLog, IdleLoop};
 use crate::sidecar::warden::{self, WardenLine};
-use crate::sidecar::{ARGV0, ConfineError, SidecarError};
 use crate::sys::memory::Code;
 use crate::sys::{netns, process, socket};
 
@@ -309,7 +310,7 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
     let counts = KernelCounts::new(counts, tool, Instant::now());
     let Some(inner) = inner else {
         // Init asks for nothing: its first message is its listener.
-        expect_listener(calls.as_mut(), handover, InitQuestion::Enter)?;
+        first_listener::expect(calls.as_mut(), handover, InitQuestion::Enter)?;
         return IdleLoop {
             init,
             pending: None::<(OwnedFd, fn(&OwnedFd) -> InitQuestion)>,
@@ -349,20 +350,6 @@ fn serve(served: ServedContainer, handover: OwnedFd) -> Result<(), SidecarError>
                 },
             )
         }
-    }
-}
-
-/// After its question, init's listener comes over the same socket.
-pub(super) fn expect_listener(
-    calls: Option<&mut Calls>,
-    socket: OwnedFd,
-    question: InitQuestion,
-) -> Result<(), SidecarError> {
-    match calls {
-        Some(calls) if question == InitQuestion::Enter => calls
-            .expect_first(socket)
-            .map_err(SidecarError::step("wait for the first listener")),
-        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 use serde::{Deserialize, Serialize};
 
 use crate::cgroup::sidecar;
-use crate::sidecar::SidecarError;
+use crate::sidecar::error::SidecarError;
 use crate::sys::process_id::ProcessId;
 use crate::sys::socket;
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::audit::Event;
-use crate::sidecar::SidecarError;
 use crate::sidecar::attach::OwnLog;
 use crate::sidecar::calls::Calls;
 use crate::sidecar::counts::{HeardAttempts, KernelCounts};
+use crate::sidecar::error::SidecarError;
+use crate::sidecar::first_listener;
 use crate::sidecar::journal::Journal;
-use crate::sidecar::program::expect_listener;
 use crate::sidecar::protocol::InitQuestion;
 use crate::sidecar::watched::WatchedMount;
 
@@ -107,7 +107,7 @@ impl<A: FnOnce(&OwnedFd) -> InitQuestion> IdleLoop<A> {
             // `asked` is only true while a process may ask.
             if let Some((socket, answer)) = self.pending.take_if(|_| asked) {
                 let question = answer(&socket);
-                expect_listener(self.calls.as_mut(), socket, question)?;
+                first_listener::expect(self.calls.as_mut(), socket, question)?;
             }
             if let Some(log) = &self.log {
                 let events = match ended {

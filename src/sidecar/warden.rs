@@ -29,10 +29,11 @@ use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::account::{Account, Identity};
-use super::confine;
+use super::confine::{self, ConfineError};
+use super::error::SidecarError;
+use super::filter;
 use super::loss::{self, SidecarEnd};
 use super::protocol::ProtocolError;
-use super::{ConfineError, SidecarError, filter};
 use crate::audit::chain;
 use crate::sys::memory::Code;
 use crate::sys::pidfd::{self, ExitStatusSupport};

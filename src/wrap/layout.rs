@@ -6,14 +6,14 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::agents::AgentHome;
+use super::agents::home::AgentHome;
 use super::credentials;
 use super::error::WrapRefusal;
 use super::list::SystemList;
 use super::named::nodes_mounts;
 use super::person::Person;
 use super::repository;
-use super::settings::PROJECT_FILE;
+use super::settings::places::PROJECT_FILE;
 use super::toolchain::Toolchains;
 use crate::kernel::paths::is_outside;
 use crate::plan::OmittedMount;

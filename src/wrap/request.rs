@@ -6,12 +6,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
-use super::agents::{Agent, AgentOrigin};
+use super::agents::Agent;
+use super::agents::choice::AgentOrigin;
 use super::caches::Caches;
 use super::list::SystemList;
 use super::person::Person;
 use super::proxy::{self, EnvironmentProxy};
-use super::settings::{self, SealedFile, SealedFileKind, SettingsSource};
+use super::settings::sealed_file::{SealedFile, SealedFileKind};
+use super::settings::{self, SettingsSource};
 use super::ssh_agent::FoundAgent;
 use super::variables::Variables;
 use super::{repository, secrets, workspace};

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use zeroize::Zeroizing;
 
-use super::agents::ProgramPlaces;
+use super::agents::program::ProgramPlaces;
 use super::command::CommandFiles;
 use super::own_file;
 use super::person::Person;
 use super::request::WrapRequest;
-use super::settings::{is_closed, places};
+use super::settings::places;
+use super::settings::sealed_file::is_closed;
 use super::variables;
 use crate::log::progress::Progress;
 use crate::plan::secrets::not_seen_under;

@@ -12,8 +12,9 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::denied_calls::{DeniedCallSummary, times};
+use super::error::WrapRefusal;
+use super::planted;
 use super::request::WrapRequest;
-use super::{WrapRefusal, planted};
 use crate::audit::{
     Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,
 };

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::error::WrapRefusal;
 use super::landlock;
-use super::settings::SealedFile;
+use super::settings::sealed_file::SealedFile;
 use crate::cli::Walls;
 use crate::plan::environment::is_of_proxies;
 use crate::plan::signing::SSH_VARIABLE;

@@ -3,7 +3,7 @@
 //! `cpu.burst`. Device rules are no limits and never change.
 
 mod current;
-mod refusal;
+pub mod refusal;
 mod v1;
 mod v2;
 
@@ -18,7 +18,6 @@ use crate::cgroup::controllers::Controllers;
 use crate::cgroup::hierarchies::Hierarchies;
 
 pub use current::{CurrentLimits, repeat_current};
-pub use refusal::LimitRefusal;
 
 /// Writes the requested limits. A limit that this node cannot set is an error; earlier ones stay set.
 pub fn apply(controllers: &Controllers, wanted: &LinuxResources) -> Result<(), CgroupError> {

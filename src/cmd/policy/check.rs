@@ -16,7 +16,8 @@ use crate::policy::{
     Advice, Field, NetworkMode, POLICY_KEY, PolicyError, Selection, annotation_key, list_text,
     resolve, typed_rule,
 };
-use crate::rules::request::{FullRequest, RequestDecision, Scheme};
+use crate::rules::request::Scheme;
+use crate::rules::request::decide::{FullRequest, RequestDecision};
 use crate::rules::{Decision, Denial, EgressRule, Host, NetworkRule, NetworkVerdict, RuleTarget};
 use crate::runtime::clock;
 use crate::runtime::input::node_files::NodeFiles;

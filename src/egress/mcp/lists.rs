@@ -3,7 +3,7 @@
 use serde_json::value::RawValue;
 
 use super::copy::{copied, is_plain, members, messages, text};
-use crate::rules::request::{McpLists, NamePatterns};
+use crate::rules::request::calls::{McpLists, NamePatterns};
 
 impl NamePatterns {
     /// The list with only its shown items.

@@ -11,11 +11,12 @@ use oci_spec::runtime::Spec;
 
 use self::setup::UnconfinedSetup;
 use super::cover::FollowLinks;
+use super::error::EnforceError;
 use super::executor::Validation;
 use super::hidden::{self, PromisedMounts};
 use super::owner::{GroupsOutcome, Ruler};
 use super::walls::{CommonSetup, FilterWall, FirstProcess, JoinTargets, Role};
-use super::{EnforceError, devices, keyring, label, privileges, program, rootfs, stdio, verify};
+use super::{devices, keyring, label, privileges, program, rootfs, stdio, verify};
 use crate::sys::user::with_files_of_root;
 
 /// A process of a container without a policy, set up as by runc.

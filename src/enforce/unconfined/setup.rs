@@ -12,10 +12,10 @@ use rustix::fs::{CWD, FileType, Gid, Mode, Uid};
 use rustix::io::Errno;
 
 use super::copy_up;
-use crate::enforce::EnforceError;
 use crate::enforce::cover::{
     FollowLinks, Masks, ReadOnlyScope, attach, read_only, remount_read_only,
 };
+use crate::enforce::error::EnforceError;
 use crate::enforce::file_system::NewFileSystem;
 use crate::enforce::rootfs::make_mount_point;
 use crate::kernel::mount_options::{Bits, Changes, MountReach};

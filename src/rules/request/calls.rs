@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{NameGlob, Request, RequestRule, listed_for};
-use crate::rules::{EgressRule, EgressRules, Host};
+use super::mcp::{NameGlob, listed_for};
+use super::{Request, RequestRule};
+use crate::rules::decide::EgressRules;
+use crate::rules::host::Host;
+use crate::rules::item::EgressRule;
 
 /// Patterns of names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,10 +7,12 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
+use super::RequestRule;
 use super::glob::{PathGlob, Piece, Positions};
+use super::mcp::McpWords;
+use super::method::{Method, Methods};
 use super::path::{ENCODED_SLASH, SLASH, Symbol};
-use super::{Method, Methods, RequestRule};
-use crate::rules::RuleTarget;
+use crate::rules::connection::RuleTarget;
 
 /// The most states of a search. Typical rules need some hundreds; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
@@ -49,7 +51,7 @@ pub fn exceeds(rule: &RequestRule, limits: &[RequestRule]) -> Option<String> {
             return Some(format!("{method} {address}{path}"));
         }
     }
-    let words = rule.mcp().into_iter().flat_map(super::McpWords::iter);
+    let words = rule.mcp().into_iter().flat_map(McpWords::iter);
     words
         .filter_map(|word| call_outside(word, rule, &near))
         .map(|(path, call)| format!("mcp:{address}{path} {call}"))

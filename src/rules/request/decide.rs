@@ -5,9 +5,14 @@
 
 use std::fmt;
 
-use super::{MCP, McpCall, Request, RequestPath, RequestRule, Scheme};
+use super::mcp::McpCall;
+use super::path::RequestPath;
+use super::{MCP, Request, RequestRule, Scheme};
+use crate::rules::decide::EgressRules;
 use crate::rules::decide::may_mean;
-use crate::rules::{EgressRule, EgressRules, ExpiredRule, Host};
+use crate::rules::ended::ExpiredRule;
+use crate::rules::host::Host;
+use crate::rules::item::EgressRule;
 
 /// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use super::{McpWords, Request};
+use super::Request;
+use super::mcp::McpWords;
 use crate::text::{ValueError, text_type};
 
 /// The most methods of a rule, and the length of the longest.

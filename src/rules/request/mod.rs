@@ -10,9 +10,9 @@
 //! The method `WEBSOCKET` is a WebSocket's handshake, which a rule must name to allow it. A rule that begins with
 //! `mcp:` has an address, then calls of MCP instead of methods (`mcp`).
 
-mod calls;
-mod cover;
-mod decide;
+pub mod calls;
+pub mod cover;
+pub mod decide;
 mod field;
 mod glob;
 mod mcp;
@@ -26,9 +26,6 @@ use super::connection::{NetworkRule, RuleTarget};
 use super::host::Host;
 use crate::text::{ValueError, string_form};
 
-pub use calls::{McpLists, NamePatterns};
-pub use cover::exceeds;
-pub use decide::{FullRequest, RequestDecision};
 pub use field::FieldPattern;
 pub use glob::PathGlob;
 pub use mcp::{McpCall, McpWords, NameGlob, is_method, listed_for, name_field};

@@ -8,7 +8,7 @@ mod complete;
 mod creation;
 mod decide;
 mod disk;
-mod error;
+pub mod error;
 mod excludes;
 mod first_process;
 pub mod judged_mounts;
@@ -36,7 +36,6 @@ use walls::InitInherited;
 
 pub use creation::CreatedContainer;
 pub use decide::{BundleDecision, WrapParts, decide};
-pub use error::CreateError;
 
 /// Creates a container; its process waits for `start`.
 pub fn create(

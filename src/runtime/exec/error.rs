@@ -1,5 +1,7 @@
 //! Why `exec` refuses.
 
+use std::path::PathBuf;
+
 use crate::plan::MOST_TIMED_EXECS;
 
 /// Why a process is not started.
@@ -82,5 +84,31 @@ pub enum ExecError {
     OutsideItsCgroup,
     /// `--cgroup`
     #[error(transparent)]
-    SubCgroup(#[from] super::sub_cgroup::SubCgroupError),
+    SubCgroup(#[from] SubCgroupError),
+}
+
+/// Why `--cgroup` is refused, in runc's words.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SubCgroupError {
+    /// Given more than once under cgroup v2.
+    #[error("cgroup v2 takes --cgroup once")]
+    Twice,
+    /// Controllers under cgroup v2.
+    #[error("--cgroup: cgroup v2 has one hierarchy for all controllers")]
+    OneHierarchy,
+    /// A controller that the container does not have.
+    #[error("unknown controller {name} in --cgroup {given}")]
+    Controller {
+        /// Its name.
+        name: String,
+        /// What was given.
+        given: String,
+    },
+    /// A path that leads somewhere else.
+    #[error("{0} is not a sub cgroup path")]
+    Path(String),
+    /// The cgroup does not exist.
+    #[error("error adding pid to cgroups: open {}: no such file or directory", .0.display())]
+    Absent(PathBuf),
 }

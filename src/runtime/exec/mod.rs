@@ -3,7 +3,7 @@
 //! [`exec`] checks and refuses; [`start`] lists the steps. What they make is in [`Execution`], which removes it when
 //! dropped: it is not needed once the process has executed its program, or cannot.
 
-mod error;
+pub mod error;
 mod execution;
 mod files;
 mod noted;
@@ -33,7 +33,6 @@ use execution::{ExecInherited, Execution};
 use streams::ExecStreams;
 use target::ExecTarget;
 
-pub use error::ExecError;
 pub use noted::NotedProcess;
 
 /// A process that `exec` started.

@@ -10,7 +10,7 @@ use oci_spec::runtime::{LinuxNamespaceType, Process, Spec};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::ExecError;
+use super::error::ExecError;
 use super::execution::Execution;
 use super::sub_cgroup::SubCgroup;
 use super::time::StartGate;

@@ -2,43 +2,18 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use rustix::fs::{Mode, OFlags};
 
+use super::error::{ExecError, SubCgroupError};
 use crate::cgroup::controllers::Controllers;
 use crate::cgroup::systemd_v1;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::state::record::ProcessId;
 
-/// Why `--cgroup` is refused, in runc's words.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SubCgroupError {
-    /// Given more than once under cgroup v2.
-    #[error("cgroup v2 takes --cgroup once")]
-    Twice,
-    /// Controllers under cgroup v2.
-    #[error("--cgroup: cgroup v2 has one hierarchy for all controllers")]
-    OneHierarchy,
-    /// A controller that the container does not have.
-    #[error("unknown controller {name} in --cgroup {given}")]
-    Controller {
-        /// Its name.
-        name: String,
-        /// What was given.
-        given: String,
-    },
-    /// A path that leads somewhere else.
-    #[error("{0} is not a sub cgroup path")]
-    Path(String),
-    /// The cgroup does not exist.
-    #[error("error adding pid to cgroups: open {}: no such file or directory", .0.display())]
-    Absent(PathBuf),
-}
-
 fn refused(why: SubCgroupError) -> RuntimeError {
-    super::error::ExecError::from(why).into()
+    ExecError::from(why).into()
 }
 
 /// Where the process goes.

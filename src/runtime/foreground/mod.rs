@@ -2,6 +2,7 @@
 
 mod answer;
 pub mod ended;
+pub mod error;
 pub mod job;
 pub mod notify;
 pub mod plain;
@@ -32,26 +33,6 @@ use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::user_relay::{self, Signer, UserAgent, UserSockets};
 use crate::sidecar::SidecarRecord;
 use crate::sidecar::user_relay::UserRelay;
-
-/// Why the caller's terminal cannot be used for a container.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ForegroundError {
-    /// The verb does not stay to relay it.
-    #[error(
-        "standard {standard} is a terminal, which no policy hands in, and {what} does not relay it: redirect it (a file, a pipe, \
-         /dev/null), or use --console-socket"
-    )]
-    Terminal {
-        /// For example "input".
-        standard: &'static str,
-        /// The verb.
-        what: String,
-    },
-    /// libcontainer sent no terminal.
-    #[error("no pseudo-terminal arrived")]
-    NoTerminal,
-}
 
 /// Whether the caller waits for the container, and deletes it afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
 use crate::runtime::RuntimeError;
-use crate::runtime::foreground::{ForegroundError, tty};
+use crate::runtime::foreground::error::ForegroundError;
+use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors;
 
 /// A process's standard descriptors; `None` means the caller's own.

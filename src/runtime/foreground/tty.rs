@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize};
 
 use crate::runtime::RuntimeError;
-use crate::runtime::foreground::ForegroundError;
+use crate::runtime::foreground::error::ForegroundError;
 use crate::runtime::network::control::short;
 
 /// A socket that receives the pseudo-terminal from libcontainer.

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 use crate::plan::wrap_plan::WrapEnforcement;
 use crate::probe::is_bind;
 use crate::runtime::RuntimeError;
-use crate::runtime::create::CreateError;
+use crate::runtime::create::error::CreateError;
 use crate::runtime::input::ProcessRefusal;
 use crate::sys::open_files;
 

@@ -1,7 +1,8 @@
 //! Finds the run of a deleted container that a text names.
 
 use super::RunDir;
-use super::read::{self, BEFORE_ID, id_of};
+use super::name::{BEFORE_ID, id_of};
+use super::read;
 use crate::audit::EventDetail;
 use crate::policy::Tool;
 use crate::render::identity::ContainerIdentity;

@@ -21,15 +21,14 @@ mod chosen;
 pub mod compare;
 pub mod events;
 pub mod files;
+mod name;
 mod node_log;
 mod omitted;
 pub mod ports;
-mod prune;
+pub mod prune;
 pub mod read;
 pub mod receipt;
 pub mod verified;
-
-pub use prune::prune;
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -41,10 +40,10 @@ use crate::audit::{self, Context, Event, whole};
 use crate::plan::{Plan, PlannedMount};
 use crate::render::identity::ContainerIdentity;
 use crate::runtime::RuntimeError;
-use crate::runtime::create::CreateError;
+use crate::runtime::create::error::CreateError;
 use crate::runtime::input::node_files;
 use crate::runtime::state::record::Record;
-use crate::runtime::state::store::{ContainerId, ContainerPaths};
+use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::state::user_dirs::{self, DirUse};
 use crate::runtime::unprivileged;
 use crate::sidecar::{self, SidecarRecord};
@@ -316,7 +315,7 @@ fn make(place: &ContainerPaths, mounts: &[PlannedMount]) -> Result<RunDir, Strin
     let now = chrono::Utc::now();
     for tried in 0..MOST_TRIES {
         let started = now + chrono::Duration::milliseconds(tried);
-        let dir = base.join(name(started, &place.id));
+        let dir = base.join(name::of(started, &place.id));
         // Before the directory, so that it never looks like a deleted container's.
         symlink(&dir, &link).map_err(|error| format!("{link:?}: {error}"))?;
         let made = fs::DirBuilder::new().mode(0o700).create(&dir);
@@ -350,10 +349,6 @@ fn make_base(base: &Path) -> Result<(), String> {
         .create(above)
         .map_err(|error| format!("{above:?}: {error}"))?;
     user_dirs::make(base, DirUse::Logs).map_err(|error| crate::log::chain(&error))
-}
-
-fn name(started: chrono::DateTime<chrono::Utc>, id: &ContainerId) -> String {
-    format!("{}-{}", started.format("%Y%m%dT%H%M%S%.3fZ"), id.as_str())
 }
 
 /// Whose events these are.

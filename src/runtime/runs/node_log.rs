@@ -12,7 +12,8 @@ use std::path::Path;
 
 use rustix::fs::FlockOperation;
 
-use super::{RUN, RunDir, RunLifetime, RunStart, files, read};
+use super::name::id_of;
+use super::{RUN, RunDir, RunLifetime, RunStart, files};
 use crate::audit::{
     self, Chain, Context, Event, EventDetail, LifeState, LogHead, LogLine, Verdict, WallName, whole,
 };
@@ -76,7 +77,7 @@ impl RunDir {
     pub(super) fn whose(&self) -> Context {
         let name = self.name();
         Context {
-            container: read::id_of(&name).unwrap_or_default().into(),
+            container: id_of(&name).unwrap_or_default().into(),
             ..Context::default()
         }
     }

@@ -12,7 +12,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{LINK, RunDir, RunLifetime, base, read};
+use super::name::id_of;
+use super::{LINK, RunDir, RunLifetime, base};
 use crate::policy::NodeLog;
 use crate::runtime::input::node_files;
 use crate::runtime::state::record::Record;
@@ -123,7 +124,7 @@ fn prune_in(
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
         // Other directories do not count, and stay.
-        .filter(|name| read::id_of(name).is_some())
+        .filter(|name| id_of(name).is_some())
         .collect();
     names.sort_unstable_by(|a, b| b.cmp(a));
     let size = |name: &str| match bounds.sizes {
@@ -186,7 +187,7 @@ fn has_more_than(dir: &Path, files: usize) -> bool {
 /// Those of these runs whose containers exist: of the others on the node no link is read. What cannot be read is an error, so
 /// that no run of a living container counts as old.
 fn there(index: &Path, runs: &[String]) -> io::Result<BTreeSet<PathBuf>> {
-    let ids: BTreeSet<&str> = runs.iter().filter_map(|name| read::id_of(name)).collect();
+    let ids: BTreeSet<&str> = runs.iter().filter_map(|name| id_of(name)).collect();
     let is_asked = |key: &str| store::id_of_key(key).is_some_and(|id| ids.contains(id));
     let dirs = match fs::read_dir(index) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::chosen::{began, chosen};
 use super::files::{self, Content};
+use super::name::{BEFORE_ID, id_of};
 use super::verified::{self, VERIFIED};
 use super::{LINK, RunDir, RunLifetime, base, compare};
 use crate::audit::whole::{self, Stage};
@@ -17,9 +18,6 @@ use crate::runtime::state::record::{self, Record};
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::runtime::state::user_dirs::{self, DirUse};
 use crate::sys::procfs;
-
-/// Letters of a run's name before the container's id: its start time, and a dash.
-pub(super) const BEFORE_ID: usize = "20260102T030405.678Z-".len();
 
 /// A container's run, as found on disk.
 #[derive(Debug, Clone)]
@@ -326,12 +324,6 @@ pub(super) fn kept_run(dir: PathBuf) -> RunDir {
         dir,
         kept: RunLifetime::Stays,
     }
-}
-
-/// The container's id in the name of a run.
-pub(super) fn id_of(name: &str) -> Option<&str> {
-    let id = name.get(BEFORE_ID..)?;
-    (name.as_bytes().get(BEFORE_ID - 1) == Some(&b'-') && !id.is_empty()).then_some(id)
 }
 
 /// Finds a run by a container's id, name, or short id as engines show it. An existing container comes first, then the

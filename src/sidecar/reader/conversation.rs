@@ -34,7 +34,9 @@ use super::{opened, rewrite};
 use crate::egress::Honey;
 use crate::egress::http::{KnownFields, LONGEST_HEAD};
 use crate::egress::mcp::McpMessage;
-use crate::rules::request::{FullRequest, McpLists, Scheme};
+use crate::rules::request::Scheme;
+use crate::rules::request::calls::McpLists;
+use crate::rules::request::decide::FullRequest;
 
 /// The limit for a request's head, and for idle time between requests.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);

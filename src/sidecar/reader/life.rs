@@ -16,8 +16,10 @@ use super::secrets::Secrets;
 use crate::egress::Honey;
 use crate::egress::http::KnownFields;
 use crate::network::with_causes;
+use crate::sidecar::confine::{self, ConfineError};
+use crate::sidecar::error::SidecarError;
+use crate::sidecar::filter;
 use crate::sidecar::protocol::{self, Reply};
-use crate::sidecar::{ConfineError, SidecarError, confine, filter};
 use crate::sys::event::event_loop;
 use crate::sys::process;
 

@@ -18,7 +18,7 @@ use hyper::{Method, Request as HttpRequest, Response};
 use super::held_body::{HoldError, Room, Sender, Share, Slices};
 use super::redaction::RedactedBody;
 use crate::egress::mcp::{self, LONGEST, McpMessage};
-use crate::rules::request::McpLists;
+use crate::rules::request::calls::McpLists;
 
 /// The body of a request: the client's own, or an MCP message in canonical form.
 pub(super) type SentBody = Either<Incoming, Slices>;

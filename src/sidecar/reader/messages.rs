@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::egress::phrase::RefusalExplanation;
 use crate::rules::Host;
-use crate::rules::request::{McpCall, McpLists, Scheme};
+use crate::rules::request::calls::McpLists;
+use crate::rules::request::{McpCall, Scheme};
 use crate::sys::event::Messages;
 
 /// The longest message, in bytes: an address of a request, which is part of a head, as JSON.

@@ -59,8 +59,9 @@ use zeroize::Zeroizing;
 pub use authority::Authority;
 pub use secrets::{ReadSecret, SHORTEST};
 
+use super::confine::ConfineError;
+use super::error::SidecarError;
 use super::protocol::{self, Reply};
-use super::{ConfineError, SidecarError};
 use crate::policy::HoneyValue;
 use crate::rules::request::FieldPattern;
 use crate::sys::{process, socket};

@@ -15,7 +15,8 @@ use super::websocket::{self, Handshake};
 use crate::egress::http::{HttpRefusal, KnownFields, stays_behind};
 use crate::egress::request::{RequestHead, of_said};
 use crate::rules::Host;
-use crate::rules::request::{FullRequest, Method, Scheme};
+use crate::rules::request::decide::FullRequest;
+use crate::rules::request::{Method, Scheme};
 
 /// Reads a request to this host. The client speaks the scheme `inside`, the host `scheme`.
 pub(super) fn read<B>(

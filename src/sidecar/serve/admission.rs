@@ -20,7 +20,8 @@ use crate::egress::own::is_own;
 use crate::egress::words::{DenyWords, REQUEST_NOT_LISTED};
 use crate::plan::AuditedNetwork;
 use crate::policy::Advice;
-use crate::rules::request::{Request, RequestDecision};
+use crate::rules::request::Request;
+use crate::rules::request::decide::RequestDecision;
 use crate::rules::{
     Decision, Denial, EgressRule, Host, HostName, HostReach, NameVerdict, is_within, rule_for,
 };

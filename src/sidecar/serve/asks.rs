@@ -10,7 +10,7 @@ use super::permission::{Approvals, Permission};
 use super::refusal::Refusal;
 use super::wall::Wall;
 use crate::egress::{AskStatus, WaitingConnection};
-use crate::rules::request::RequestDecision;
+use crate::rules::request::decide::RequestDecision;
 use crate::rules::{
     ApprovalTerm, AskQueue, AskRules, Denial, EgressRule, Host, HostName, HostReach,
     NetworkVerdict, PendingConnection, endpoint,

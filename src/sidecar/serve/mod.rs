@@ -96,12 +96,12 @@ mod written;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use super::SidecarError;
 use super::callers::Callers;
 use super::calls::Calls;
 use super::counts::KernelCounts;
+use super::error::SidecarError;
+use super::first_listener;
 use super::inside::DenialFile;
-use super::program::expect_listener;
 use super::protocol::InitQuestion;
 use super::watched::WatchedMount;
 use crate::network::Listeners;
@@ -262,7 +262,7 @@ pub(super) fn run(
             if readable(&socket).await.is_ok() {
                 let question = answer(&socket);
                 // Otherwise init's listener is not taken, and init does not start.
-                let _not = expect_listener(asked.borrow_mut().as_mut(), socket, question);
+                let _not = first_listener::expect(asked.borrow_mut().as_mut(), socket, question);
             }
         });
         tokio::select! {

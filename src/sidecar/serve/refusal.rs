@@ -6,7 +6,7 @@ use crate::audit::PlainText;
 use crate::egress::words::{self, ApprovalEndWords, ContentRefusal, DenyWords};
 use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithholdReason};
 use crate::policy::Advice;
-use crate::rules::request::FullRequest;
+use crate::rules::request::decide::FullRequest;
 use crate::rules::{
     APPROVAL_EXPIRED, AddressRefusal, AskRefusal, Denial, EgressRule, EndDate, ExpiredRule, Host,
     RULE_EXPIRED, rule_for,

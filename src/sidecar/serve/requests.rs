@@ -22,7 +22,8 @@ use super::wall::Wall;
 use crate::audit::ConnectionKind;
 use crate::egress::request::typed;
 use crate::egress::words::ContentRefusal;
-use crate::rules::request::{FullRequest, McpCall, Request, RequestDecision, Scheme};
+use crate::rules::request::decide::{FullRequest, RequestDecision};
+use crate::rules::request::{McpCall, Request, Scheme};
 use crate::rules::{Decision, Denial, EgressRule, Host, endpoint};
 
 pub(super) use crate::sidecar::reader::messages::ClientRoute;

@@ -49,7 +49,7 @@ pub use self::cgroup::{CgroupMembers, ExecCgroup, remove};
 pub use self::end_line::{EndLines, event};
 pub use self::keep::{note, now, read, ring_at, timer};
 pub use self::program::main;
-use super::SidecarError;
+use super::error::SidecarError;
 use super::protocol::{self, ProtocolError};
 use super::record;
 use crate::plan::TimePlan;

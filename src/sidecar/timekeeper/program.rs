@@ -12,9 +12,10 @@ use super::keep::{self, LAG, Timekeeper, TimekeeperFds};
 use super::{ARGV0, TimekeeperReply, TimekeeperSetup};
 use crate::network::with_causes;
 use crate::sidecar::account::{Account, Identity, Procfs};
-use crate::sidecar::confine::{self, SidecarRlimits};
+use crate::sidecar::confine::{self, ConfineError, SidecarRlimits};
+use crate::sidecar::error::SidecarError;
+use crate::sidecar::filter;
 use crate::sidecar::protocol::{self, ProtocolError};
-use crate::sidecar::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
 use crate::sys::{process, socket};
 

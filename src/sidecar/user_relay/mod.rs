@@ -39,7 +39,7 @@ pub use self::duty::SocketTarget;
 pub use self::duty::VERB;
 use self::duty::{RelayDuty, RelayReply, RelaySetup};
 pub use self::program::main;
-use super::SidecarError;
+use super::error::SidecarError;
 use super::protocol;
 use super::record;
 use crate::audit::Context;

@@ -9,11 +9,12 @@ use super::serve;
 use super::sockets;
 use crate::network::with_causes;
 use crate::sidecar::account::{Identity, Procfs};
-use crate::sidecar::confine::{self, SidecarRlimits, not_held};
+use crate::sidecar::confine::{self, ConfineError, SidecarRlimits, not_held};
+use crate::sidecar::error::SidecarError;
+use crate::sidecar::filter;
 use crate::sidecar::journal::Journal;
 use crate::sidecar::protocol::{self, ProtocolError};
 use crate::sidecar::root::RootContent;
-use crate::sidecar::{ConfineError, SidecarError, filter};
 use crate::sys::memory::Code;
 use crate::sys::{process, socket, user_namespace};
 

@@ -18,7 +18,7 @@ use super::source::AgentFile;
 use crate::audit::hash;
 use crate::plan::wrap_plan::layer_of;
 use crate::runtime::files::patiently;
-use crate::wrap::WrapRefusal;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
 use crate::wrap::settings::own_dir::OwnDir;
 

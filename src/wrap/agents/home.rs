@@ -22,7 +22,7 @@ use crate::plan::wrap_plan::AgentMount;
 use crate::plan::wrapped::{login_over_ceiling, over_ceiling};
 use crate::policy::ResolvedPolicy;
 use crate::text::few;
-use crate::wrap::WrapRefusal;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::layout::Layout;
 use crate::wrap::person::Person;
 use crate::wrap::request::WrapRequest;

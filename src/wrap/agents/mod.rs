@@ -10,12 +10,12 @@
 //! | [`home`] | what it has in sandboxes |
 //! | [`copies`] | what is copied into it |
 
-mod choice;
+pub mod choice;
 mod copies;
-mod home;
+pub mod home;
 mod list;
 pub mod outside;
-mod program;
+pub mod program;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 
-pub use self::choice::{AgentOrigin, NO_AGENT};
+pub use self::choice::AgentOrigin;
 pub use self::home::AgentHome;
 pub use self::program::ProgramPlaces;
 
@@ -31,11 +31,12 @@ use self::choice::{AgentChoice, AgentDoubt, choose};
 use self::list::AgentData;
 use self::outside::HiddenDir;
 use super::command::CommandFiles;
+use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::named::is_never_named;
 use super::request::WrapRequest;
 use super::variables::Variables;
-use super::{WrapRefusal, confined, environment};
+use super::{confined, environment};
 use crate::cli::GlobalOptions;
 use crate::enforce::program::ProgramFile;
 use crate::policy::{Field, FieldOption, MountRule, NodeSecret, TlsWay, VariableName};

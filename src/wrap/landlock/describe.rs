@@ -10,8 +10,9 @@ use crate::cli::GlobalOptions;
 use crate::plan::{DecidedPlan, MountReason, Plan};
 use crate::render::explain::{LandlockPath, LandlockWalls};
 use crate::runtime::network::reading::no_user_secrets;
+use crate::wrap::WrapExplanation;
 use crate::wrap::person::Person;
-use crate::wrap::{WrapExplanation, WrapRequest};
+use crate::wrap::request::WrapRequest;
 
 /// What would be enforced for a command.
 pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {

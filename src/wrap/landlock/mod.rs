@@ -54,10 +54,11 @@ use oci_spec::runtime::Process;
 
 use super::bundle::BundleRoot;
 use super::caches::Caches;
+use super::error::WrapRefusal;
 use super::person::Person;
+use super::prepare;
 use super::request::WrapRequest;
 use super::summary::{self, DeniedSummary};
-use super::{WrapRefusal, prepare};
 use crate::cli::GlobalOptions;
 use crate::enforce::{capabilities, privileges};
 use crate::plan::time::EndCause;

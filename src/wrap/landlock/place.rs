@@ -18,8 +18,8 @@ use crate::enforce::trust::TrustStore;
 use crate::plan::trust::{ALL, AUTHORITY, TRUST_IN};
 use crate::plan::{DecidedPlan, SourceIdentity};
 use crate::policy::Tool;
-use crate::wrap::WrapRefusal;
-use crate::wrap::agents::AgentHome;
+use crate::wrap::agents::home::AgentHome;
+use crate::wrap::error::WrapRefusal;
 use crate::wrap::person::Person;
 
 /// Variables that hold its directories for the command.

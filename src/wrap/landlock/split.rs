@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use super::rules::{self, LandlockRule};
 use crate::plan::{FileKind, Plan, SourceIdentity};
 use crate::sys::path::RealPaths;
-use crate::wrap::WrapRefusal;
+use crate::wrap::error::WrapRefusal;
 
 /// Most rules of one run: the kernel checks all of them for each name that is opened.
 const MOST: usize = 8192;

@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
     use crate::enforce::WallKind;
-    use crate::enforce::program::ExecveError;
+    use crate::enforce::error::ExecveError;
     use crate::wrap::error::status_of;
 
     fn program(why: ExecveError) -> EnforceError {

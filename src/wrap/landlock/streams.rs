@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 
 use crate::runtime::input::descriptors;
-use crate::wrap::WrapRefusal;
+use crate::wrap::error::WrapRefusal;
 
 /// Refuses inherited sockets that could be connected elsewhere, to a port of another machine or to a path.
 pub fn refuse_sockets() -> Result<()> {

@@ -14,7 +14,7 @@ use crate::policy::{
     items_of_file, list_text,
 };
 use crate::text::shown;
-use crate::wrap::agents::NO_AGENT;
+use crate::wrap::agents::choice::NO_AGENT;
 use crate::wrap::caches::Caches;
 
 /// The keys of a file. Each is an option of `wrap`.

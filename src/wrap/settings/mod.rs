@@ -24,7 +24,7 @@ mod of_person;
 pub mod own_dir;
 pub mod places;
 mod seal;
-mod sealed_file;
+pub mod sealed_file;
 pub mod trust;
 
 use std::path::{Path, PathBuf};

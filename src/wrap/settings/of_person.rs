@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::file::PathBase;
-use super::{Settings, SettingsSource, places, too_long};
+use super::file::{PathBase, Settings};
+use super::{SettingsSource, places, too_long};
 use crate::wrap::error::WrapRefusal;
 use crate::wrap::own_file;
 use crate::wrap::person::Person;

@@ -9,8 +9,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::own_dir::OwnDir;
+use super::places::PROJECT_FILE;
 use super::sealed_file::{FileStanding, hash_of};
-use super::{PROJECT_FILE, SealedSettings, places};
+use super::{SealedSettings, places};
 use crate::audit::hash;
 use crate::plan::text;
 use crate::wrap::own_file;
