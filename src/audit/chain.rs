@@ -9,7 +9,10 @@ use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use serde::Serialize;
 
-use super::{Context, Event, EventDetail, LifeState, SCHEMA, Verdict, WallName};
+use super::event::SCHEMA;
+use super::event::{Context, Event, Verdict, WallName};
+use super::life::LifeState;
+use super::what::EventDetail;
 use crate::text::escape_json;
 
 /// The hash in the first line, which has no line before it.

@@ -1,6 +1,8 @@
 //! PURE. Events that share a quota.
 
-use super::{ConnectionKind, Event, EventDetail, HONEY, Verdict, WallName};
+use super::cause::KnownCause;
+use super::event::{Event, Verdict, WallName};
+use super::what::{ConnectionKind, EventDetail};
 
 /// Events that share a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +71,7 @@ impl Class {
         }
         match (event.wall, event.verdict, &event.what) {
             (_, Verdict::WouldDeny, _) => Self::Audited,
-            _ if event.cause.as_deref() == Some(HONEY) => Self::Honey,
+            _ if event.has_cause(KnownCause::Honey) => Self::Honey,
             (
                 _,
                 _,

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cause::{EventCause, KnownCause};
 use super::plain::PlainText;
 use super::what::EventDetail;
 use crate::policy::Tool;
-use crate::rules::RULE_EXPIRED;
 
 /// Whose events these are. Made once, by the runtime, and handed to each writer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,8 +40,8 @@ pub struct Context {
     pub learn: bool,
 }
 
-/// The cause of denied connections to a port that the engine publishes.
-pub const PUBLISHED: &str = "published";
+/// Name and version of a line's form.
+pub const SCHEMA: &str = "agentbox.event/1";
 
 impl Context {
     /// The tool that started it.
@@ -156,7 +156,8 @@ pub struct Event {
     pub what: EventDetail,
     /// A short fixed word for the reason, to count by: `not-listed`, for example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<PlainText>,
+    #[cfg_attr(test, schemars(with = "Option<PlainText>"))]
+    pub cause: Option<EventCause>,
     /// The reason as a sentence, whose words may change between versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<PlainText>,
@@ -209,7 +210,20 @@ impl Event {
 
     /// Whether a rule allowed it until the rule's end.
     pub fn is_expired(&self) -> bool {
-        self.cause.as_deref() == Some(RULE_EXPIRED)
+        self.has_cause(KnownCause::RuleExpired)
+    }
+
+    /// Whether this is its cause.
+    pub fn has_cause(&self, cause: KnownCause) -> bool {
+        self.known_cause() == Some(cause)
+    }
+
+    /// Its cause, if code compares with it.
+    pub fn known_cause(&self) -> Option<KnownCause> {
+        match self.cause {
+            Some(EventCause::Known(known)) => Some(known),
+            Some(EventCause::Other(_)) | None => None,
+        }
     }
 
     /// The number of events that a line stands for.
@@ -226,7 +240,7 @@ impl Event {
 #[serde(rename_all = "camelCase")]
 pub struct LogLine {
     /// The format of the line, with its version.
-    #[cfg_attr(test, schemars(extend("const" = super::SCHEMA)))]
+    #[cfg_attr(test, schemars(extend("const" = SCHEMA)))]
     pub schema: String,
     /// The line's number in its file, from 1, without gaps.
     pub seq: u64,

@@ -1,6 +1,7 @@
 //! PURE. Equal events, which are folded into one line with their count.
 
-use super::{Event, EventDetail};
+use super::event::Event;
+use super::what::EventDetail;
 
 /// From an event to the first line that counts equal ones, and the longest gap between two such lines.
 pub(super) const FIRST_MS: u64 = 2_000;

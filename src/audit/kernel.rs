@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{ConnectionKind, Event, EventDetail, Verdict, WallName};
+use super::event::{Event, Verdict, WallName};
+use super::what::{ConnectionKind, EventDetail};
 use crate::policy::{Field, MemoryLimit, Tool};
 
 /// A limit whose hits the kernel counts.

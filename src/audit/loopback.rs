@@ -3,21 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use super::{ConnectionKind, Event, EventDetail, LogLine, Verdict, WallName};
+use super::cause::KnownCause;
+use super::event::{Event, LogLine, Verdict, WallName};
+use super::what::{ConnectionKind, EventDetail};
 
 /// Ports with a line in the log of one run. Test runners try many.
 pub const MOST_PORTS: usize = 16;
 
 /// The host of these events.
 const LOCALHOST: &str = "localhost";
-/// The cause of these events.
-const CAUSE: &str = "loopback";
 
 /// The event for the first connection to a port.
 pub fn refused(port: u16) -> Event {
     let what = EventDetail::attempt(ConnectionKind::Unanswered, LOCALHOST, Some(port));
     Event {
-        cause: Some(CAUSE.into()),
+        cause: Some(KnownCause::Loopback.into()),
         reason: Some("nothing listens at this port inside".into()),
         ..Event::new(WallName::Network, Verdict::Noted, what)
     }
@@ -26,7 +26,7 @@ pub fn refused(port: u16) -> Event {
 /// The ports of these events, which are at most [`MOST_PORTS`].
 pub fn ports<'a>(lines: impl IntoIterator<Item = &'a LogLine>) -> BTreeSet<u16> {
     let port = |line: &LogLine| match &line.event.what {
-        EventDetail::Connection { port, .. } if line.event.cause.as_deref() == Some(CAUSE) => *port,
+        EventDetail::Connection { port, .. } if line.event.has_cause(KnownCause::Loopback) => *port,
         _ => None,
     };
     lines

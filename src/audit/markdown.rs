@@ -1,6 +1,6 @@
 //! PURE. A run in Markdown: a summary for a pull request or a CI job's page.
 
-use super::LogLine;
+use super::event::LogLine;
 use super::report::{DenialGroup, RunHeader, denied, passed, shares, title, would_deny};
 use super::rows::{MOST, hidden_words};
 use super::signatures;

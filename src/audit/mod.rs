@@ -10,7 +10,8 @@
 //!
 //! | Module | Purpose |
 //! |---|---|
-//! | [`event`], [`what`], [`life`] | the types, whose JSON Schema is docs/event.schema.json |
+//! | [`event`], [`what`], [`life`], `cause` | the types, whose JSON Schema is docs/event.schema.json |
+//! | [`log_files`] | names of files that several files need |
 //! | [`chain`] | events to lines |
 //! | [`quota`], [`class`], [`rate`], [`fold`] | which events are written, which are folded, which are only counted |
 //! | [`read`] | lines to events, and breaks of the chain |
@@ -24,6 +25,7 @@
 //! | [`receipt`] | a run to a signed statement, and back |
 //! | [`schema`] | the published form of a line |
 
+mod cause;
 pub mod chain;
 mod class;
 mod command;
@@ -32,6 +34,7 @@ mod expired;
 mod fold;
 pub mod kernel;
 mod life;
+mod log_files;
 pub mod loopback;
 pub mod markdown;
 pub mod mounts;
@@ -53,39 +56,17 @@ mod what;
 pub mod whole;
 pub mod words;
 
+pub use cause::{EventCause, KnownCause};
 pub use chain::{Chain, hash};
 pub use class::Class;
 pub use command::LoggedCommand;
-pub use event::{Actor, Context, Event, LogLine, PUBLISHED, Verdict, WallName};
+pub use event::{Actor, Context, Event, LogLine, SCHEMA, Verdict, WallName};
 pub use expired::ExpiredItem;
 pub use kernel::CountedLimit;
 pub use life::{LifeState, LogHead, ProcessState};
+pub use log_files::{LOGS, NODE, SIDECAR, SOCKETS, SSH, TIME, WARDEN};
 pub use plain::{PlainList, PlainText};
 pub use quota::Quotas;
 pub use read::{Log, LogFault};
 pub use recent::{DenialNotice, RecentDenials, ReportedDenials};
 pub use what::{ConnectionKind, EventDetail};
-
-/// The cause of an event that learn mode allowed.
-pub const LEARNT: &str = "learnt";
-/// The cause of the warden's line about a sidecar that died.
-pub const SIDECAR_LOST: &str = "sidecar-lost";
-/// The cause of an event about a honeytoken.
-pub const HONEY: &str = "honey";
-/// Name and version of a line's form.
-pub const SCHEMA: &str = "agentbox.event/1";
-
-/// The log that the sidecar writes.
-pub const SIDECAR: &str = "sidecar.jsonl";
-/// The log that the runtime's verbs write.
-pub const NODE: &str = "node.jsonl";
-/// The log that the warden writes.
-pub const WARDEN: &str = "warden.jsonl";
-/// The log that the relay to the user's SSH agent writes. Runs without one lack it.
-pub const SSH: &str = "ssh.jsonl";
-/// The log that the relay to unix sockets of databases writes. Runs without one lack it.
-pub const SOCKETS: &str = "sockets.jsonl";
-/// The log of one line that the timekeeper writes when it ends the container. Runs without a time limit lack it.
-pub const TIME: &str = "time.jsonl";
-/// All logs that a run can have.
-pub const LOGS: [&str; 6] = [NODE, SIDECAR, WARDEN, SSH, SOCKETS, TIME];

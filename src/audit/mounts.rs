@@ -4,35 +4,34 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{Event, EventDetail, LogLine, PlainText, SIDECAR_LOST, Verdict, WallName};
+use super::cause::{EventCause, KnownCause};
+use super::event::{Event, LogLine, Verdict, WallName};
+use super::plain::PlainText;
+use super::what::EventDetail;
 use crate::text::escape;
-
-/// The causes of these events.
-const WATCHED: &str = "watched";
-const NOT_WATCHED: &str = "not-watched";
-const WRITTEN: &str = "written";
 
 /// The event that writes to a mount's files are recorded from now on. `field` is the policy field that makes it
 /// writable, if any.
 pub fn watched(mount: EventDetail, field: Option<&str>) -> Event {
     let why = "whether its files are written is recorded (report.learn)";
-    event(mount, WATCHED, why.to_owned(), field)
+    event(mount, KnownCause::Watched.into(), why.to_owned(), field)
 }
 
 /// The event that writes to a mount's files are not recorded, for this reason.
 pub fn not_watched(mount: EventDetail, error: &str) -> Event {
     let why = format!("whether its files are written is not recorded: {error}");
-    event(mount, NOT_WATCHED, why, None)
+    event(mount, "not-watched".into(), why, None)
 }
 
 /// The event that a file of a mount was written for the first time.
 pub fn written(mount: EventDetail) -> Event {
-    event(mount, WRITTEN, "a file in it was written".to_owned(), None)
+    let why = "a file in it was written".to_owned();
+    event(mount, KnownCause::Written.into(), why, None)
 }
 
-fn event(mount: EventDetail, cause: &str, why: String, field: Option<&str>) -> Event {
+fn event(mount: EventDetail, cause: EventCause, why: String, field: Option<&str>) -> Event {
     Event {
-        cause: Some(cause.into()),
+        cause: Some(cause),
         reason: Some(why.into()),
         rule: field.map(Into::into),
         ..Event::new(WallName::Filesystem, Verdict::Noted, mount)
@@ -111,17 +110,15 @@ impl Mounts {
 /// The watched mounts in these lines. Mounts of the pod's other containers are told apart by their ids.
 pub fn of(lines: &[&LogLine]) -> Mounts {
     let mut watched: BTreeMap<(&str, &str), (Option<&PlainText>, bool)> = BTreeMap::new();
-    for cause in [WATCHED, WRITTEN] {
-        let of_cause = lines
-            .iter()
-            .filter(|line| line.event.cause.as_deref() == Some(cause));
+    for cause in [KnownCause::Watched, KnownCause::Written] {
+        let of_cause = lines.iter().filter(|line| line.event.has_cause(cause));
         for line in of_cause {
             let EventDetail::Mount { destination, .. } = &line.event.what else {
                 continue;
             };
             let key = (line.context.container.as_str(), destination.as_str());
             match cause {
-                WATCHED => drop(watched.insert(key, (line.event.rule.as_ref(), false))),
+                KnownCause::Watched => drop(watched.insert(key, (line.event.rule.as_ref(), false))),
                 _ => {
                     if let Some((_, is_written)) = watched.get_mut(&key) {
                         *is_written = true;
@@ -133,7 +130,7 @@ pub fn of(lines: &[&LogLine]) -> Mounts {
     let mut mounts = Mounts::default();
     for ((container, destination), (field, is_written)) in watched {
         let is_lost = |line: &&LogLine| {
-            line.context.container == container && line.event.cause.as_deref() == Some(SIDECAR_LOST)
+            line.context.container == container && line.event.has_cause(KnownCause::SidecarLost)
         };
         match (is_written, lines.iter().copied().find(|line| is_lost(line))) {
             (true, _) => mounts.written.push(destination.to_owned()),
@@ -195,7 +192,7 @@ mod tests {
         assert_eq!(found(&lines), (words(&["/work"]), words(&["/ref"])));
         let lost = |container| {
             let event = Event {
-                cause: Some(SIDECAR_LOST.into()),
+                cause: Some(KnownCause::SidecarLost.into()),
                 ..Event::new(WallName::Network, Verdict::Ended, mount("/"))
             };
             line(container, event)

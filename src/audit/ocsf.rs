@@ -12,8 +12,10 @@ use chrono::DateTime;
 use serde_json::{Value, json};
 
 use super::chain::hash;
+use super::event::{Context, LogLine, Verdict};
+use super::life::{LifeState, ProcessState};
+use super::what::{ConnectionKind, EventDetail};
 use super::words;
-use super::{ConnectionKind, Context, EventDetail, LifeState, LogLine, ProcessState, Verdict};
 
 /// OCSF's version.
 const VERSION: &str = "1.3.0";

@@ -10,10 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::cause::KnownCause;
+use super::class::Class;
+use super::event::{Actor, Event, Verdict};
 pub use super::fold::Amounts;
 use super::fold::{FIRST_MS, Fold, form, of_process};
 use super::rate::{Bucket, Rate};
-use super::{Actor, Class, Event, EventDetail, HONEY, Verdict};
+use super::what::EventDetail;
 use crate::rules::closed::is_closed;
 
 /// Most bytes of one file. The limit at which a write would kill the sidecar is higher.
@@ -287,7 +290,7 @@ impl ClassUse {
                 Some((host.to_string(), MOST_CLOSED))
             }
             // A honeytoken, which the reason names.
-            _ if form.cause.as_deref() == Some(HONEY) => form
+            _ if form.has_cause(KnownCause::Honey) => form
                 .reason
                 .as_ref()
                 .map(|why| (why.to_string(), MOST_CLOSED)),

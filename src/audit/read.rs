@@ -3,8 +3,11 @@
 use std::fmt;
 
 use super::chain::NONE;
+use super::chain::hash;
+use super::event::LogLine;
+use super::event::SCHEMA;
+use super::life::LogHead;
 use super::whole::no_line;
-use super::{LogHead, LogLine, SCHEMA, hash};
 
 /// A log that was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

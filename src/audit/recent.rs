@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::WallName;
+use super::event::WallName;
 use super::plain::PlainText;
 use crate::text::bounded;
 

@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rows::{self, MOST};
-use super::{Context, EventDetail, LEARNT, LogLine, PlainText, Verdict, WallName};
+use super::cause::{EventCause, KnownCause};
+use super::event::{Context, LogLine, Verdict, WallName};
+use super::plain::PlainText;
+use super::rows::{self, MOST, counted};
+use super::what::EventDetail;
 use super::{signatures, words};
 use crate::policy::{Advice, Field};
 
@@ -44,8 +47,12 @@ pub struct DenialGroup {
     pub hint: Option<String>,
     /// Separates denials of one wall in a long list: a call's name, or the cause.
     pub kind: String,
+    /// The cause, if code compares with it.
+    pub cause: Option<KnownCause>,
     /// The host name, if it was only looked up.
     pub name: Option<String>,
+    /// The port of a connection.
+    pub port: Option<u16>,
     /// The times of its first and its last line.
     pub span: (String, String),
 }
@@ -54,23 +61,26 @@ impl DenialGroup {
     fn of(line: &LogLine, what: String, reason: String) -> Self {
         let event = &line.event;
         let kind = match &event.what {
-            EventDetail::Syscall { name, .. } => Some(name),
-            EventDetail::Limit { limit, .. } => Some(limit),
-            _ => event.cause.as_ref(),
+            EventDetail::Syscall { name, .. } => Some(name.as_str()),
+            EventDetail::Limit { limit, .. } => Some(limit.as_str()),
+            _ => event.cause.as_ref().map(EventCause::as_str),
         };
-        let name = match &event.what {
-            EventDetail::Name { host, .. } => Some(host.clone()),
-            _ => None,
+        let (name, port) = match &event.what {
+            EventDetail::Name { host, .. } => (Some(host.to_string()), None),
+            EventDetail::Connection { port, .. } => (None, *port),
+            _ => (None, None),
         };
         Self {
             wall: event.wall,
             what,
-            name: name.map(|text| text.to_string()),
+            name,
+            port,
             times: 0,
             reason,
             missing_rule: event.missing_rule.clone().map(|text| text.to_string()),
             hint: event.hint.clone().map(|text| text.to_string()),
-            kind: kind.cloned().unwrap_or_default().to_string(),
+            kind: kind.unwrap_or_default().to_owned(),
+            cause: event.known_cause(),
             span: (words::time(line), words::time(line)),
         }
     }
@@ -128,7 +138,7 @@ pub fn would_deny(lines: &[&LogLine]) -> Vec<DenialGroup> {
 
 /// Events that learn mode allowed.
 pub fn learnt(lines: &[&LogLine]) -> Vec<DenialGroup> {
-    let is_learnt = |line: &&&LogLine| line.event.cause.as_deref() == Some(LEARNT);
+    let is_learnt = |line: &&&LogLine| line.event.has_cause(KnownCause::Learnt);
     let lines: Vec<&LogLine> = lines.iter().filter(is_learnt).copied().collect();
     would_deny(&lines)
 }
@@ -316,14 +326,6 @@ pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
         text += &format!("  {}\n", words::line(line));
     }
     text
-}
-
-/// `1 connection`, `3 connections`.
-fn counted(count: u64, noun: &str) -> String {
-    match count {
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    }
 }
 
 /// What to do about a denial. A container that is gone keeps its rules, so the hint is for the next one.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::WallName;
+use super::event::WallName;
 
 /// Most rows of one list; the rest is counted.
 pub const MOST: usize = 50;
@@ -49,6 +49,14 @@ pub fn hidden_words(hidden: &BTreeMap<WallName, usize>) -> Option<String> {
         .map(|(wall, count)| format!("{count} of {}", wall.as_str()));
     let words: Vec<String> = words.collect();
     (!words.is_empty()).then(|| format!("and more: {}", words.join(", ")))
+}
+
+/// `1 connection`, `3 connections`.
+pub fn counted(count: u64, noun: &str) -> String {
+    match count {
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
 }
 
 #[cfg(test)]

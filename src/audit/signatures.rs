@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::event::{LogLine, Verdict, WallName};
 use super::markdown::code;
 use super::report::{more, when};
 use super::rows::MOST;
+use super::what::EventDetail;
 use super::words;
-use super::{EventDetail, LogLine, Verdict, WallName};
-
-/// The cause of signatures that are denied because the user could not be asked (`wrap --ask`).
-pub const NOT_ASKED: &str = "not-asked";
 
 /// The signatures with one key for one purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]

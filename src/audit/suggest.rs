@@ -8,12 +8,13 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
+use super::cause::KnownCause;
+use super::event::{LogLine, WallName};
 use super::loopback;
 use super::mounts::{self, Mounts};
 use super::report::{self, DenialGroup};
-use super::{EventDetail, LogLine, PUBLISHED, WallName};
+use super::what::EventDetail;
 use crate::policy::{Advice, Field, Tool};
-use crate::rules::RULE_EXPIRED;
 use crate::text::escape;
 
 /// The rules to add after one run.
@@ -56,6 +57,9 @@ pub struct Addition {
     /// Whether they only looked a name up.
     #[serde(skip)]
     pub only_looked_up: bool,
+    /// The ports of their connections.
+    #[serde(skip)]
+    pub ports: BTreeSet<u16>,
 }
 
 /// A denial without a suggestion.
@@ -74,7 +78,7 @@ pub struct Refusal {
 
 /// The suggestions for these lines. `givable` are the system calls that a policy may allow without giving up a wall.
 pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
-    let (calls, ports) = (called(lines), published(lines));
+    let calls = called(lines);
     let mut rules: BTreeMap<String, Addition> = BTreeMap::new();
     let mut names: BTreeMap<String, Addition> = BTreeMap::new();
     let mut inbound: BTreeMap<String, Addition> = BTreeMap::new();
@@ -89,8 +93,8 @@ pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
             .get(&denied.what)
             .filter(|call| givable.contains(*call));
         match (denied.wall, rule, call) {
-            (WallName::Network, ..) if denied.kind == PUBLISHED => {
-                if let Some(port) = ports.get(&denied.what) {
+            (WallName::Network, ..) if denied.cause == Some(KnownCause::Published) => {
+                if let Some(port) = denied.port {
                     need(&mut inbound, &port.to_string(), &denied);
                 }
             }
@@ -129,16 +133,8 @@ fn called(lines: &[&LogLine]) -> BTreeMap<String, String> {
     named.collect()
 }
 
-/// The published ports that lead nowhere, by their words in the report.
-fn published(lines: &[&LogLine]) -> BTreeMap<String, u16> {
-    let of = |line: &&LogLine| match &line.event.what {
-        EventDetail::Connection { port, .. } if line.event.cause.as_deref() == Some(PUBLISHED) => {
-            Some((super::words::what(&line.event.what), (*port)?))
-        }
-        _ => None,
-    };
-    lines.iter().filter_map(of).collect()
-}
+/// The port of a rule that names none.
+const HTTPS: u16 = 443;
 
 /// For walls that no field opens.
 const WALLS: &str = "allowing it would give up a wall";
@@ -163,9 +159,11 @@ fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &DenialGroup)
         times: 0,
         expired: false,
         only_looked_up: true,
+        ports: BTreeSet::new(),
     });
-    addition.expired |= denied.kind == RULE_EXPIRED;
+    addition.expired |= denied.cause == Some(KnownCause::RuleExpired);
     addition.only_looked_up &= denied.name.is_some();
+    addition.ports.extend(denied.port);
     addition.needed_by.push(denied.what.clone());
     addition.times = addition.times.saturating_add(denied.times);
 }
@@ -177,10 +175,9 @@ fn smallest(rules: BTreeMap<String, Addition>) -> Vec<Addition> {
         .keys()
         .filter_map(|rule| rule.rsplit_once(':').map(|(host, _)| host.to_owned()))
         .collect();
-    let kept = rules.into_iter().filter(|(rule, addition)| {
-        let mut refusals = addition.needed_by.iter();
-        !with_ports.contains(rule) || refusals.any(|what| what.ends_with(":443"))
-    });
+    let all = rules.into_iter();
+    let kept = all
+        .filter(|(rule, addition)| !with_ports.contains(rule) || addition.ports.contains(&HTTPS));
     kept.map(|(_, addition)| addition).collect()
 }
 
@@ -350,7 +347,7 @@ mod tests {
     #[test]
     fn an_expired_rule_is_suggested_again_and_said_to_be_one() {
         let mut late = host("a.test", Some(443), Some("a.test"));
-        late.event.cause = Some(RULE_EXPIRED.into());
+        late.event.cause = Some(KnownCause::RuleExpired.into());
         let seen = suggested(&[late, host("b.test", Some(443), Some("b.test"))]);
         let expired: Vec<bool> = seen.network.iter().map(|one| one.expired).collect();
         assert_eq!(expired, [true, false]);
@@ -417,7 +414,7 @@ mod tests {
     fn a_published_port_is_suggested_to_lead_in() {
         let what = EventDetail::attempt(ConnectionKind::Outside, "", Some(8000));
         let mut port = line(WallName::Network, what, None);
-        port.event.cause = Some(PUBLISHED.into());
+        port.event.cause = Some(KnownCause::Published.into());
         for lines in [
             vec![port.clone()],
             vec![
@@ -550,7 +547,13 @@ mod tests {
         let other = host("a.test", Some(22), Some("a.test:22"));
         let secure = host("a.test", Some(443), Some("a.test"));
         assert_eq!(values(&[name.clone(), other.clone()]), ["a.test:22"]);
-        assert_eq!(values(&[name, other, secure]), ["a.test", "a.test:22"]);
+        assert_eq!(
+            values(&[name, other.clone(), secure]),
+            ["a.test", "a.test:22"]
+        );
+        // The workload chose this name. It is no port.
+        let odd = host("a.test:443", None, Some("a.test"));
+        assert_eq!(values(&[odd, other]), ["a.test:22"]);
     }
 
     #[test]

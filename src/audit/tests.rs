@@ -199,7 +199,7 @@ fn a_flood_hides_no_honeytoken() {
         quotas.spend(&event, bytes);
     }
     let honey = |token: &str, host: &str| Event {
-        cause: Some(HONEY.into()),
+        cause: Some(KnownCause::Honey.into()),
         reason: Some(format!("the honey value {token} was on its way out").into()),
         ..refused(host, 443)
     };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::LoggedCommand;
 use super::command::ArgumentCut;
+use super::command::LoggedCommand;
 use super::expired::ExpiredItem;
 use super::life::{LifeState, LogHead, ProcessState};
 use super::plain::{PlainList, PlainText};

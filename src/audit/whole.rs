@@ -4,9 +4,11 @@
 //! of every other log, so a cut or an added line in those is noticed.
 
 use super::chain::NONE;
-use super::{
-    EventDetail, LifeState, Log, LogHead, LogLine, NODE, SIDECAR, SOCKETS, SSH, TIME, WARDEN,
-};
+use super::event::LogLine;
+use super::life::{LifeState, LogHead};
+use super::log_files::{NODE, SIDECAR, SOCKETS, SSH, TIME, WARDEN};
+use super::read::Log;
+use super::what::EventDetail;
 
 /// The logs of the other writers. The deletion's line names [`SSH`], [`SOCKETS`] and [`TIME`] only if the run had
 /// such a log.

@@ -1,7 +1,9 @@
 //! PURE. An event in words, on one line.
 
 use super::command::command_line;
-use super::{ConnectionKind, Event, EventDetail, LifeState, LogLine, ProcessState, Verdict};
+use super::event::{Event, LogLine, Verdict};
+use super::life::{LifeState, ProcessState};
+use super::what::{ConnectionKind, EventDetail};
 
 /// A host and a port as people write them.
 pub fn endpoint(host: &str, port: Option<u16>) -> String {

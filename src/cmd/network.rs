@@ -121,8 +121,8 @@ fn status(plan: &Plan, lines: &[&LogLine]) -> NetworkStatus {
                 status.used.upload_bytes += sent.unwrap_or(0);
             }
             (EventDetail::Connection { .. } | EventDetail::Name { .. }, Verdict::Denied) => {
-                let cause = event.cause.clone().unwrap_or_default();
-                *status.denied.entry(cause.to_string()).or_default() += event.times();
+                let cause = event.cause.as_ref().map(ToString::to_string);
+                *status.denied.entry(cause.unwrap_or_default()).or_default() += event.times();
             }
             _ => {}
         }

@@ -44,9 +44,6 @@ pub enum Decision<'a> {
     Deny(Denial),
 }
 
-/// The word for denials by an expired rule.
-pub const RULE_EXPIRED: &str = "rule-expired";
-
 /// Why a connection is denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -74,7 +71,7 @@ impl Denial {
             Self::DeniedBy(_) => "denied-by-rule",
             Self::Metadata => "metadata-service",
             Self::OnlyRequests => "only-requests",
-            Self::Expired(_) => RULE_EXPIRED,
+            Self::Expired(_) => "rule-expired",
         }
     }
 

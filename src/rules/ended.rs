@@ -103,7 +103,7 @@ impl EgressRules {
 mod tests {
     use super::*;
     use crate::rules::samples::rules;
-    use crate::rules::{Decision, Denial, RULE_EXPIRED};
+    use crate::rules::{Decision, Denial};
 
     fn allowed(rules: &EgressRules, host: &str, port: u16) -> bool {
         matches!(
@@ -156,7 +156,7 @@ mod tests {
             let Decision::Deny(denial) = gone.decide(&host, port) else {
                 panic!("{host}:{port} is allowed");
             };
-            assert_eq!(denial.kind(), RULE_EXPIRED, "{host}:{port}");
+            assert_eq!(denial.kind(), "rule-expired", "{host}:{port}");
             let said = denial.to_string();
             assert!(said.contains("expired at 1970-01-01T00:10:00Z"), "{said}");
             let Host::Name(name) = &host else {

@@ -40,7 +40,7 @@ pub use ask::{
 };
 pub use ask_refusal::{APPROVAL_EXPIRED, AskRefusal};
 pub use connection::{HostReach, NetworkRule, RuleTarget};
-pub use decide::{Decision, Denial, EgressRules, RULE_EXPIRED, endpoint, proxy_port, rule_for};
+pub use decide::{Decision, Denial, EgressRules, endpoint, proxy_port, rule_for};
 pub use ended::ExpiredRule;
 pub use expiry::{ClockReading, EndDate, Expiry};
 pub use host::{Host, HostName};

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use crate::audit::{
-    Context, Event, EventDetail, LifeState, ReportedDenials, SIDECAR_LOST, Verdict, WallName, chain,
+    Context, Event, EventDetail, KnownCause, LifeState, ReportedDenials, Verdict, WallName, chain,
 };
 use crate::network::Listeners;
 use crate::plan::SetIdCause;
@@ -74,7 +74,7 @@ impl ServedContainer {
         };
         let what = EventDetail::life(LifeState::Ended);
         let event = Event {
-            cause: Some(SIDECAR_LOST.into()),
+            cause: Some(KnownCause::SidecarLost.into()),
             hint: Some(loss::FIND_THE_CAUSE.into()),
             ..Event::new(WallName::Network, Verdict::Ended, what)
         };

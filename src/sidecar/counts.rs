@@ -335,7 +335,7 @@ mod tests {
             set(&source, &snmp(n * 3));
             now = counts.next_look().unwrap();
             for event in counts.look(now, nothing) {
-                assert_eq!(event.cause.as_deref(), Some("by-address"));
+                assert_eq!(event.cause, Some("by-address".into()));
                 (told, lines) = (told + event.times(), lines + 1);
             }
             assert!(

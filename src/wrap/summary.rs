@@ -16,7 +16,7 @@ use super::error::WrapRefusal;
 use super::planted;
 use super::request::WrapRequest;
 use crate::audit::{
-    Event, EventDetail, Log, LogLine, Verdict, WallName, loopback, quota, signatures, words,
+    Event, EventDetail, KnownCause, Log, LogLine, Verdict, WallName, loopback, quota, words,
 };
 use crate::policy::{Advice, Field, Tool};
 use crate::sys::procfs;
@@ -133,7 +133,7 @@ impl DeniedSummary {
             EventDetail::Connection { host, port, .. } => (host, *port),
             EventDetail::Name { host, .. } => (host, None),
             EventDetail::Signature { .. } => {
-                if event.cause.as_deref() == Some(signatures::NOT_ASKED) {
+                if event.has_cause(KnownCause::NotAsked) {
                     self.signature_not_asked(event);
                 }
                 return;
@@ -358,7 +358,7 @@ fn empty(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
     use crate::audit::{Chain, ConnectionKind, Context, Event};
-    use crate::rules::{Denial, RULE_EXPIRED};
+    use crate::rules::Denial;
 
     /// The reason of a network in which no host is listed, and of one in which others are.
     fn reasons() -> [String; 2] {
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn an_expired_rule_is_said_to_have_expired() {
         let mut late = line("a.test", Some(443), "x", Some("a.test"));
-        late.event.cause = Some(RULE_EXPIRED.into());
+        late.event.cause = Some(KnownCause::RuleExpired.into());
         let summary = DeniedSummary::of(&[late]);
         assert_eq!(
             summary.lines(),
@@ -453,7 +453,8 @@ mod tests {
                 ..Event::new(WallName::Keys, Verdict::Denied, what)
             })
         };
-        let causes = [signatures::NOT_ASKED, signatures::NOT_ASKED, "unconfirmed"];
+        let not_asked = KnownCause::NotAsked.as_str();
+        let causes = [not_asked, not_asked, "unconfirmed"];
         let line = "denied: signature with SHA256:abc of a message for \"git\" x2; --ask could not ask: run it in a terminal; \
                     after quiet or many questions it asks no more";
         assert_eq!(DeniedSummary::of(&causes.map(signature)).lines(), [line]);

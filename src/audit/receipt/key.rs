@@ -7,7 +7,7 @@ use ring::signature::{self, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{PrivatePkcs8KeyDer, SubjectPublicKeyInfoDer};
 
-use crate::audit::hash;
+use crate::audit::chain::hash;
 
 /// Bytes of a seed, and of a public key.
 const LENGTH: usize = 32;

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::audit::{Context, LogHead, PlainText, hash};
+use crate::audit::chain::hash;
+use crate::audit::event::Context;
+use crate::audit::life::LogHead;
+use crate::audit::plain::PlainText;
 
 /// `_type` of the statement.
 const STATEMENT: &str = "https://in-toto.io/Statement/v1";

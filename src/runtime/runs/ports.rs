@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::events::who;
-use crate::audit::{ConnectionKind, Event, EventDetail, PUBLISHED, PlainList, Verdict, WallName};
+use crate::audit::{ConnectionKind, Event, EventDetail, KnownCause, PlainList, Verdict, WallName};
 use crate::plan::{NetworkPlan, join};
 use crate::policy::Tool;
 
@@ -25,7 +25,7 @@ pub(super) fn published(
     };
     let sets = network.lets_in(port, tool);
     Event {
-        cause: Some(PUBLISHED.into()),
+        cause: Some(KnownCause::Published.into()),
         reason: Some(format!(
             "the engine publishes it{of}, and it leads nowhere: network.inbound does not name it"
         ).into()),

@@ -13,7 +13,7 @@ use super::secure::Server;
 use super::share::Share;
 use super::upstream::Dial;
 use super::wall::Wall;
-use crate::audit::{Event, EventDetail, LEARNT as LEARNT_CAUSE, Verdict, WallName};
+use crate::audit::{Event, EventCause, EventDetail, KnownCause, Verdict, WallName};
 use crate::egress::OverBudget;
 use crate::egress::names::SyntheticAddresses;
 use crate::egress::own::is_own;
@@ -44,7 +44,7 @@ pub(super) struct AdmittedConnection<'a> {
 /// Why a policy that is not enforced would deny a connection.
 struct OtherDenial {
     /// The reason in one word.
-    cause: &'static str,
+    cause: EventCause,
     why: String,
     /// The rule that would allow it.
     missing_rule: Option<String>,
@@ -120,7 +120,7 @@ impl Wall {
         self.allowed.set(self.allowed.get().saturating_add(1));
         if let Some(denial) = learnt {
             let denial = OtherDenial {
-                cause: LEARNT_CAUSE,
+                cause: KnownCause::Learnt.into(),
                 why: format!("{LEARNT}: {denial}"),
                 missing_rule: Some(rule_for(host, Some(*port))),
             };
@@ -170,7 +170,7 @@ impl Wall {
             }
         };
         let denial = OtherDenial {
-            cause,
+            cause: cause.into(),
             why: format!("policy {policy}: {why}"),
             missing_rule,
         };
@@ -189,7 +189,7 @@ impl Wall {
             RequestDecision::NotListed => (Denial::NotListed.kind(), REQUEST_NOT_LISTED.to_owned()),
         };
         let denial = OtherDenial {
-            cause,
+            cause: cause.into(),
             why: format!("policy {policy}: {shown}: {why}"),
             missing_rule: None,
         };
@@ -199,7 +199,7 @@ impl Wall {
     /// Logs an allowed connection that the other policy would deny.
     fn would_deny(&self, denial: OtherDenial, host: &Host, port: u16) {
         self.log(Event {
-            cause: Some(denial.cause.into()),
+            cause: Some(denial.cause),
             reason: Some(denial.why.into()),
             missing_rule: denial
                 .missing_rule

@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use crate::audit::PlainText;
+use crate::audit::{KnownCause, PlainText};
 use crate::egress::words::{self, ApprovalEndWords, ContentRefusal, DenyWords};
 use crate::egress::{HoneyMatch, OverBudget, WithheldSecret, WithholdReason};
 use crate::policy::Advice;
 use crate::rules::request::decide::FullRequest;
 use crate::rules::{
     APPROVAL_EXPIRED, AddressRefusal, AskRefusal, Denial, EgressRule, EndDate, ExpiredRule, Host,
-    RULE_EXPIRED, rule_for,
+    rule_for,
 };
 
 /// The longest reason from the reader, in bytes.
@@ -32,7 +32,7 @@ pub(super) enum AllowanceEnd {
 impl AllowanceEnd {
     fn kind(&self) -> &'static str {
         match self {
-            Self::Rule(_) => RULE_EXPIRED,
+            Self::Rule(_) => KnownCause::RuleExpired.as_str(),
             Self::Approval(_) => APPROVAL_EXPIRED,
             Self::Secret(secret) => withheld_kind(secret),
         }
@@ -126,7 +126,7 @@ impl Refusal {
             Self::Request(request) => request.kind(),
             Self::Over(over) => over.kind(),
             Self::Content(_) | Self::Address(..) => "content-or-address",
-            Self::Honey(_) => crate::audit::HONEY,
+            Self::Honey(_) => KnownCause::Honey.as_str(),
             Self::NotApproved(refusal) => refusal.kind(),
             Self::Revoked => "no-longer-allowed",
             Self::Expired(end) => end.kind(),
@@ -298,7 +298,7 @@ impl RequestRefusal {
     fn kind(&self) -> &'static str {
         match &self.why {
             RequestFault::NotListed => "request-not-listed",
-            RequestFault::Expired(_) => RULE_EXPIRED,
+            RequestFault::Expired(_) => KnownCause::RuleExpired.as_str(),
             RequestFault::DeniedBy(_) => "denied-by-rule",
             RequestFault::Unfit(_) => "content-or-address",
             RequestFault::Withheld(secret) => withheld_kind(secret),
@@ -398,7 +398,7 @@ mod tests {
             let looked_up = Refusal::Denied(rules.decide_name(name).unwrap_err());
             let cut = Refusal::Expired(Box::new(AllowanceEnd::Rule(*expired)));
             for refusal in [Refusal::Denied(denial), looked_up, cut] {
-                assert_eq!(refusal.kind(), RULE_EXPIRED);
+                assert_eq!(refusal.kind(), KnownCause::RuleExpired.as_str());
                 let missing = refusal.lacking(&to, Some(port));
                 assert_eq!(missing.as_deref(), Some(rule), "{refusal:?}");
             }

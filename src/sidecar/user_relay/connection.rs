@@ -205,7 +205,7 @@ fn unconfirmed(signature: &RequestedSignature, why: ConfirmationFailure) -> Even
     Event {
         verdict: Verdict::Denied,
         rule: None,
-        cause: Some(why.cause().into()),
+        cause: Some(why.cause()),
         reason: Some(why.reason().into()),
         ..signed(signature)
     }

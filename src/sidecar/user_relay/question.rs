@@ -11,7 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use crate::audit::signatures;
+use crate::audit::{EventCause, KnownCause};
 use crate::egress::ssh::agent::RequestedSignature;
 use crate::sys::clocks;
 
@@ -60,10 +60,10 @@ pub(super) enum ConfirmationFailure {
 
 impl ConfirmationFailure {
     /// The word for the log.
-    pub fn cause(self) -> &'static str {
+    pub fn cause(self) -> EventCause {
         match self {
-            Self::Refused | Self::TimedOut(_) => "unconfirmed",
-            Self::NotAsked => signatures::NOT_ASKED,
+            Self::Refused | Self::TimedOut(_) => "unconfirmed".into(),
+            Self::NotAsked => KnownCause::NotAsked.into(),
         }
     }
 
