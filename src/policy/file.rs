@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::fields::{Fields, FieldsError, Origins};
+use super::file_text::FileText;
 use super::policy_text::PolicyText;
 use super::preset::Presets;
 use super::table::PolicyFile;
@@ -61,13 +62,13 @@ pub fn misnamed(name: &str) -> Option<PolicyError> {
 
 /// The existing policies: files of the node take precedence over built-in ones.
 pub(super) struct Library<'a> {
-    files: &'a BTreeMap<String, String>,
+    files: &'a BTreeMap<String, FileText>,
     presets: Presets<'a>,
 }
 
 impl<'a> Library<'a> {
     /// Ignores files whose names no policy can have; [`misnamed`] reports them.
-    pub fn new(files: &'a BTreeMap<String, String>, presets: Presets<'a>) -> Self {
+    pub fn new(files: &'a BTreeMap<String, FileText>, presets: Presets<'a>) -> Self {
         Self { files, presets }
     }
 
@@ -84,14 +85,14 @@ impl<'a> Library<'a> {
         path: &str,
         text: &str,
     ) -> Result<LoadedPolicy, PolicyError> {
-        self.load_text(name, PolicyText::Own(path.to_owned()), text)
+        self.load_text(name, PolicyText::Own(path.to_owned()), Ok(text))
     }
 
     fn load_text<'t>(
         &'t self,
         name: &PolicyName,
         mut source: PolicyText,
-        mut text: &'t str,
+        mut text: Result<&'t str, PolicyError>,
     ) -> Result<LoadedPolicy, PolicyError> {
         let mut chain = match source {
             PolicyText::Own(_) => Vec::new(),
@@ -109,7 +110,7 @@ impl<'a> Library<'a> {
                     let file = builtin.table.read();
                     file.expect("a test reads the built-in policies")
                 }
-                None => parse(&source, text)?,
+                None => parse(&source, text?)?,
             };
             let base = file.base.take();
             layers.push((source.clone(), file));
@@ -123,7 +124,7 @@ impl<'a> Library<'a> {
             };
             chain.push(base.clone());
             (source, text) = match replaced {
-                Some(text) => (PolicyText::Builtin(base), text),
+                Some(text) => (PolicyText::Builtin(base), Ok(text)),
                 None if seen => return Err(PolicyError::BaseCycle { chain }),
                 None => self.find(&base, &asked_by)?,
             };
@@ -173,17 +174,20 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// The text of a policy, or an error if there is none of this name.
+    /// The text of a policy, or an error if there is none of this name. A file that cannot be read is an error for those who
+    /// need its text.
     pub fn find(
         &self,
         name: &PolicyName,
         asked_by: &Origin,
-    ) -> Result<(PolicyText, &'a str), PolicyError> {
-        if let Some(text) = self.files.get(name.as_str()) {
-            return Ok((PolicyText::File(name.clone()), text));
+    ) -> Result<(PolicyText, Result<&'a str, PolicyError>), PolicyError> {
+        if let Some(file) = self.files.get(name.as_str()) {
+            let source = PolicyText::File(name.clone());
+            let text = text(&source, file);
+            return Ok((source, text));
         }
         if let Some(text) = builtin::text(name.as_str()) {
-            return Ok((PolicyText::Builtin(name.clone()), text));
+            return Ok((PolicyText::Builtin(name.clone()), Ok(text)));
         }
         let known = self.names();
         let make = match asked_by {
@@ -236,12 +240,15 @@ impl Library<'_> {
     }
 }
 
-/// Begins a text that stands for an unreadable file. No real file begins with NUL.
-const UNREADABLE: &str = "\0unreadable: ";
-
-/// Stands for a file that cannot be read: an error only if that policy is chosen.
-pub fn unreadable(why: &str) -> String {
-    format!("{UNREADABLE}{why}")
+/// The text of a file, which its caller needs.
+pub(super) fn text<'a>(source: &PolicyText, file: &'a FileText) -> Result<&'a str, PolicyError> {
+    match file {
+        FileText::Readable(text) => Ok(text),
+        FileText::Unreadable(why) => Err(PolicyError::FileUnreadable {
+            file: source.clone(),
+            why: printable(why),
+        }),
+    }
 }
 
 /// Parses TOML. An error names the line.
@@ -249,12 +256,6 @@ pub(super) fn parse<T: DeserializeOwned>(
     source: &PolicyText,
     text: &str,
 ) -> Result<T, PolicyError> {
-    if let Some(why) = text.strip_prefix(UNREADABLE) {
-        return Err(PolicyError::FileUnreadable {
-            file: source.clone(),
-            why: printable(why),
-        });
-    }
     if text.len() > LONGEST {
         return Err(PolicyError::FileTooLong {
             file: source.clone(),

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::file_text::FileText;
 use super::policy_text::PolicyText;
 use super::{Field, Origin, PolicyError, Tool, file};
 use crate::data::table;
@@ -55,21 +56,22 @@ pub fn misnamed(name: &str) -> Option<PolicyError> {
 /// The existing presets: files of the node take precedence over built-in ones.
 #[derive(Debug)]
 pub(super) struct Presets<'a> {
-    files: &'a BTreeMap<String, String>,
+    files: &'a BTreeMap<String, FileText>,
     /// The tool whose words an error uses.
     tool: Tool,
 }
 
 impl<'a> Presets<'a> {
     /// Ignores files whose names no preset can have; [`misnamed`] reports them.
-    pub fn new(files: &'a BTreeMap<String, String>, tool: Tool) -> Self {
+    pub fn new(files: &'a BTreeMap<String, FileText>, tool: Tool) -> Self {
         Self { files, tool }
     }
 
     /// Reads one preset.
     pub fn get(&self, name: &PresetName, asked_by: &Origin) -> Result<Preset, PolicyError> {
-        if let Some(text) = self.files.get(name.as_str()) {
-            return file::parse(&PolicyText::Preset(name.clone()), text);
+        if let Some(found) = self.files.get(name.as_str()) {
+            let source = PolicyText::Preset(name.clone());
+            return file::parse(&source, file::text(&source, found)?);
         }
         match BUILTIN.get(name) {
             Some(preset) => Ok(preset.clone()),
@@ -257,7 +259,7 @@ mod tests {
     fn the_nodes_presets_come_first() {
         let files = BTreeMap::from([(
             "github".to_owned(),
-            "description = \"ours\"\nrules = [\"git.example.com\"]".to_owned(),
+            FileText::Readable("description = \"ours\"\nrules = [\"git.example.com\"]".to_owned()),
         )]);
         let presets = Presets::new(&files, Tool::Wrap);
         let preset = presets

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::file_text::FileText;
 use super::{
     AuditOutcome, Field, GuestPath, HoneyValue, ImageAnnotations, Limits, NodeAllow, NodeConfig,
     NodeSecret, Policy, PolicyName, Tool, Upstream, WrapOptions,
@@ -24,9 +25,9 @@ pub struct Sources<'a> {
     /// The node's file.
     pub node: &'a NodeConfig,
     /// The node's policy files, name (without `.toml`) -> text. A file replaces the built-in policy of its name.
-    pub files: &'a BTreeMap<String, String>,
+    pub files: &'a BTreeMap<String, FileText>,
     /// The node's presets, name (without `.toml`) -> text. A file replaces the built-in preset of its name.
-    pub presets: &'a BTreeMap<String, String>,
+    pub presets: &'a BTreeMap<String, FileText>,
     /// Who made the requests in the annotations.
     pub asker: Asker,
     /// The caller's tool, for the words of an error.

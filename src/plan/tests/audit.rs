@@ -111,8 +111,10 @@ fn a_container_that_it_would_refuse_starts_with_the_reason_in_the_report() {
     assert!(error.unwrap_err().to_string().contains("closed-network"));
     let files = BTreeMap::from([(
         "site".to_owned(),
-        "base = \"permissive\"\nfilesystem.left-out = \"error\"\nfilesystem.mounts = \"drop\""
-            .to_owned(),
+        crate::policy::FileText::Readable(
+            "base = \"permissive\"\nfilesystem.left-out = \"error\"\nfilesystem.mounts = \"drop\""
+                .to_owned(),
+        ),
     )]);
     let case = workload("permissive").annotation("report.audit", "site");
     let resolved = resolve(&Sources {

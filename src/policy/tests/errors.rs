@@ -232,9 +232,7 @@ fn about_names_and_files() -> Vec<(Case, &'static str, &'static str)> {
             "preset file ours.toml, line 2 (\"rules = [\\\"a.test\\\", 7]\"): invalid type: integer `7`, expected a string",
         ),
         (
-            case()
-                .file("ours", &unreadable("it is not UTF-8"))
-                .flag("ours"),
+            case().unreadable("ours", "it is not UTF-8").flag("ours"),
             "FileUnreadable",
             "policy file ours.toml: it is not UTF-8",
         ),

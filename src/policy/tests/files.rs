@@ -208,9 +208,8 @@ fn the_documented_files_work_as_documented() {
         .node("ceiling = \"build\"")
         .file("build", &example("build.toml"))
         .flag("build");
-    build
-        .presets
-        .insert("mirror".to_owned(), example("mirror.toml"));
+    let mirror = FileText::Readable(example("mirror.toml"));
+    build.presets.insert("mirror".to_owned(), mirror);
     let allow = build.resolved().policy.network.allow;
     for rule in ["pypi.example.com", "internal:postgres:5432"] {
         assert!(allow.contains(&rule.parse().unwrap()), "{rule}: {allow:?}");

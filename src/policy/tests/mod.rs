@@ -12,8 +12,8 @@ struct Case {
     image: ImageAnnotations,
     flag: Option<String>,
     node: NodeConfig,
-    files: BTreeMap<String, String>,
-    presets: BTreeMap<String, String>,
+    files: BTreeMap<String, FileText>,
+    presets: BTreeMap<String, FileText>,
     asked: WrapOptions,
     tool: Tool,
 }
@@ -44,13 +44,29 @@ impl Case {
     }
 
     fn file(mut self, name: &str, text: &str) -> Self {
-        self.files.insert(name.to_owned(), text.to_owned());
+        let text = FileText::Readable(text.to_owned());
+        self.files.insert(name.to_owned(), text);
+        self
+    }
+
+    /// The text of a policy file.
+    fn text(&self, name: &str) -> &str {
+        match &self.files[name] {
+            FileText::Readable(text) => text,
+            FileText::Unreadable(why) => panic!("{why}"),
+        }
+    }
+
+    fn unreadable(mut self, name: &str, why: &str) -> Self {
+        let text = FileText::Unreadable(why.to_owned());
+        self.files.insert(name.to_owned(), text);
         self
     }
 
     fn preset(mut self, name: &str, rules: &str) -> Self {
         let text = format!("description = \"a preset of a test\"\nrules = {rules}");
-        self.presets.insert(name.to_owned(), text);
+        self.presets
+            .insert(name.to_owned(), FileText::Readable(text));
         self
     }
 

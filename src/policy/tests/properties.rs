@@ -191,7 +191,7 @@ fn nothing_that_is_resolved_exceeds_a_ceiling() {
                 let ceilings = &resolved.ceilings;
                 assert_eq!(ceilings.len(), 1 + usize::from(case.flag.is_some()));
                 for ceiling in ceilings {
-                    let limit = load(&case.files[ceiling.policy.as_str()]);
+                    let limit = load(case.text(ceiling.policy.as_str()));
                     assert_eq!(exceeds(&resolved.policy, &limit), []);
                 }
             }
@@ -250,7 +250,7 @@ fn no_host_is_reached_beyond_a_ceiling() {
         };
         let wall = crate::plan::own_network::plan(&resolved, BTreeMap::new(), Default::default());
         for ceiling in &resolved.ceilings {
-            let limit = load(&case.files[ceiling.policy.as_str()]).network;
+            let limit = load(case.text(ceiling.policy.as_str())).network;
             for host in ["a.test", "b.a.test", "c.test", "db", "192.0.2.1"] {
                 let host: Host = host.parse().unwrap();
                 for port in [443, 22, 53, 5432] {

@@ -7,10 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::GlobalOptions;
-use crate::policy::unreadable;
 use crate::policy::{
-    Asker, HostPath, ImageAnnotations, NodeConfig, NodeLog, PolicyError, SecretSource, Selection,
-    Sources, Tool, WrapOptions, misnamed_policy, misnamed_preset, resolve, typed_path,
+    Asker, FileText, HostPath, ImageAnnotations, NodeConfig, NodeLog, PolicyError, SecretSource,
+    Selection, Sources, Tool, WrapOptions, misnamed_policy, misnamed_preset, resolve, typed_path,
 };
 use crate::probe::NodePlaces;
 use crate::runtime::RuntimeError;
@@ -64,8 +63,8 @@ pub fn selection(
 pub struct NodeFiles {
     /// The node's file.
     pub node: NodeConfig,
-    policies: BTreeMap<String, String>,
-    presets: BTreeMap<String, String>,
+    policies: BTreeMap<String, FileText>,
+    presets: BTreeMap<String, FileText>,
     misnamed: Vec<PolicyError>,
     ignored: Vec<PathBuf>,
 }
@@ -333,7 +332,7 @@ fn trusted(file: &File, path: &Path, excused_by: u32) -> Result<(), RuntimeError
 #[derive(Default)]
 struct DirectoryFiles {
     /// Name without `.toml` -> text.
-    texts: BTreeMap<String, String>,
+    texts: BTreeMap<String, FileText>,
     misnamed: Vec<PolicyError>,
     ignored: Vec<PathBuf>,
 }
@@ -386,9 +385,8 @@ impl Directory {
                 Some((name, None)) => {
                     // An error only for those who choose it.
                     let way = is_link.then(|| trusted_way(&path)).transpose();
-                    let text = way
-                        .and_then(|_| read_text(&path))
-                        .unwrap_or_else(|error| unreadable(&crate::log::chain(&error)));
+                    let text = way.and_then(|_| read_text(&path));
+                    let text = FileText::from(text.map_err(|error| crate::log::chain(&error)));
                     files.texts.insert(name.to_owned(), text);
                 }
                 None => files.ignored.push(path),
