@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ceiling_rule::Excess;
 use super::{ConnectService, Field, InboundPort, Policy, SshKey, table};
 
 /// A field whose requested value exceeds the ceiling.
@@ -62,11 +61,11 @@ pub fn loosens(asked: &Policy, own: &Policy) -> Vec<ExceededField> {
 /// Where `asked` exceeds `ceiling`. Empty if each field is the ceiling's or tighter.
 pub fn exceeds(asked: &Policy, ceiling: &Policy) -> Vec<ExceededField> {
     let mut over = Vec::new();
-    table::compare(asked, ceiling, |field, Excess { asked, allowed }| {
+    table::compare(asked, ceiling, |field, excess| {
         over.push(ExceededField {
             field,
-            asked,
-            allowed,
+            asked: excess.asked,
+            allowed: excess.allowed,
         });
     });
     // List what was requested before what was left out.

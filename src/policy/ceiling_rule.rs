@@ -20,6 +20,18 @@ pub(super) struct Excess {
     pub asked: String,
     /// The value that the ceiling allows.
     pub allowed: String,
+    /// The value that the ceiling needs.
+    pub needed: NeededValue,
+}
+
+/// The value of a ceiling's field that allows what was requested.
+pub(super) enum NeededValue {
+    /// The requested word or number.
+    Same,
+    /// The ceiling's list with these items.
+    With(Vec<String>),
+    /// No value of this field alone.
+    Other,
 }
 
 /// A rule for values of type `T`.
@@ -50,6 +62,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtMost {
         (asked > most).then(|| Excess {
             asked: asked.to_string(),
             allowed: format!("at most {most}"),
+            needed: NeededValue::Same,
         })
     }
 
@@ -107,6 +120,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<T> for AtLeast {
         (asked < least).then(|| Excess {
             asked: asked.to_string(),
             allowed: format!("at least {least}"),
+            needed: NeededValue::Same,
         })
     }
 
@@ -126,6 +140,7 @@ impl<T: Amount> CeilingRule<Bound<T>> for WithinBound {
         (!asked.is_within(most)).then(|| Excess {
             asked: asked.to_string(),
             allowed: format!("at most {most}"),
+            needed: NeededValue::Same,
         })
     }
 
@@ -184,6 +199,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for PartOf {
         (!asked.is_subset(most)).then(|| Excess {
             asked: join(asked.difference(most)),
             allowed: join(most),
+            needed: NeededValue::With(asked.difference(most).map(T::to_string).collect()),
         })
     }
 
@@ -205,6 +221,7 @@ impl<T: Ord + Clone + fmt::Display> CeilingRule<BTreeSet<T>> for AllOf {
         (!asked.is_superset(denied)).then(|| Excess {
             asked: format!("a list without {}", join(denied.difference(asked))),
             allowed: format!("a list with {}", join(denied)),
+            needed: NeededValue::Other,
         })
     }
 
@@ -291,6 +308,7 @@ impl CeilingRule<GuestPaths> for PlacesOf {
                 false => join(asked.difference(most)),
             },
             allowed: join(most),
+            needed: NeededValue::Other,
         })
     }
 

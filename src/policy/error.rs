@@ -5,10 +5,12 @@
 use thiserror::Error;
 
 use super::conflict::Conflict;
-use super::message::{BaseChain, ExceedingPolicy, LeaveHint, OriginText, OverLimits};
+use super::message::{
+    self, BaseChain, ExceedingPolicy, LeaveHint, OriginText, OverLimits, RootOfDefault,
+};
 use super::option_error::OptionError;
 use super::policy_text::PolicyText;
-use super::remedy::{self, Remedy, RootOfDefault};
+use super::remedy::Remedy;
 use super::{
     AnnotationLeave, Capability, Ceiling, ExceededField, Field, Origin, PolicyName, RootAccess,
 };
@@ -267,7 +269,7 @@ pub enum PolicyError {
     /// The container requests more than a ceiling allows.
     #[error(
         "{}",
-        remedy::one_line(
+        message::one_line(
             &format!("{} exceeds the ceiling {ceiling}", ExceedingPolicy(policy, ceiling)),
             over,
             remedy,
@@ -340,8 +342,8 @@ pub enum PolicyError {
 
     /// Unknown hosts wait for approval, but the ceiling allows no approval.
     #[error(
-        "network.on-unknown is ask, but the ceiling {ceiling} allows no approval: its network.limit is empty; \
-         set one, such as limit = [\"*\"]"
+        "network.on-unknown is ask, but the ceiling {ceiling} allows no approval: its network.limit is empty; {}",
+        message::of_approvals(ceiling)
     )]
     NothingToApprove {
         /// The ceiling.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ceiling_rule::{CeilingRule, Excess, join};
+use super::ceiling_rule::{CeilingRule, Excess, NeededValue, join};
 use super::{Field, Network, NodeAllow, Policy, TemporaryRule};
 use crate::rules::strangers::{Strangers, whose};
 use crate::rules::{EgressRule, HostName, NetworkLimit, NetworkRule, RuleTarget};
@@ -190,6 +190,7 @@ impl CeilingRule<TemporaryRules> for TemporaryWithin {
         Some(Excess {
             asked: join(too_much),
             allowed: join(most_of(&ceiling.network)),
+            needed: NeededValue::Other,
         })
     }
 
@@ -242,6 +243,7 @@ fn excess(asked: &Rules, ceiling: &Policy, covers: Covers) -> Option<Excess> {
     Some(Excess {
         asked: join(too_much),
         allowed: join(most_of(network)),
+        needed: NeededValue::Other,
     })
 }
 

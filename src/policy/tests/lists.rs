@@ -144,7 +144,7 @@ fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
         .to_string();
     assert_eq!(
         error,
-        "policy standard exceeds the ceiling permissive (set by the default): syscalls.allow requests keyctl (annotation), allowed: process_vm_readv, process_vm_writev, ptrace"
+        "policy standard exceeds the ceiling permissive (set by the default): syscalls.allow requests keyctl (annotation), allowed: process_vm_readv, process_vm_writev, ptrace; needs ceiling=\"wider\" in config.toml and base=\"permissive\", syscalls.limit=[\"+\", \"keyctl\"] in policies/wider.toml"
     );
     let image = errors::podman().field("syscalls.allow", "ptrace").error();
     assert!(matches!(image, PolicyError::Loosened { image: true, .. }));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Item 8 of the agents' review: with a model server on the node, the error did not say what to write.
+/// Former fault: with a model server on the node, the error did not say what to write.
 #[test]
 fn the_error_of_a_ceiling_has_the_lines_that_permit_a_private_name() {
     let rule = "node:host.docker.internal:11434";
@@ -26,14 +26,23 @@ fn the_error_of_a_ceiling_has_the_lines_that_permit_a_private_name() {
     let error = ours.error().to_string();
     let words = "; root permits it by adding \"node:host.docker.internal:11434\" to network.limit of policies/ours.toml";
     assert!(error.ends_with(words), "{error}");
-    // A ceiling by --policy was set on purpose, so no remedy.
+    // A ceiling by --policy was set on purpose: the remedy is in its own file.
     let flagged = super::case().flag("standard");
     let error = flagged.field("network.allow", "a.test").error().to_string();
     assert!(error.contains("the ceiling standard"), "{error}");
+    let words = "; root permits it by a policy file with base=\"standard\", network.mode=\"allowlist\" and network.allow=[\"a.test\"], \
+                 which --policy of this runtime names";
     assert!(
-        !error.contains("wider") && !error.contains("root permits"),
+        !error.contains("wider") && error.ends_with(words),
         "{error}"
     );
+    let ours = super::case().flag("ours").file(
+        "ours",
+        "base = \"standard\"\n[network]\nmode = \"allowlist\"",
+    );
+    let error = ours.field("network.allow", "+,a.test").error().to_string();
+    let words = "; root permits it by adding \"a.test\" to network.allow of policies/ours.toml, this runtime's policy";
+    assert!(error.ends_with(words), "{error}");
 }
 
 #[test]
@@ -174,4 +183,38 @@ fn the_error_of_a_ceiling_without_hosts_has_the_lines_that_permit_a_host() {
     // A ceiling by --policy was set on purpose.
     let error = case().flag("standard").field("network.allow", "a.test");
     assert!(!error.error().to_string().contains("wider"));
+}
+
+/// Of all fields but eight, the error said no more than that the value is beyond the ceiling.
+#[test]
+fn the_error_of_a_ceiling_has_the_line_that_permits_one_value() {
+    let asked = [
+        ("filesystem.write", "/data, /out", ""),
+        ("filesystem.scratch", "64GiB", ""),
+        ("network.connections", "100000", ""),
+        ("network.upload", "2GiB", "network.upload = \"1GiB\""),
+        ("network.inbound", "8000", ""),
+        ("syscalls.allow", "ptrace", "syscalls.limit = []"),
+        ("syscalls.allow", "keyctl", ""),
+        ("privileges.set-id", "on", ""),
+        ("limits.pids", "100000", ""),
+        ("limits.cpus", "4", "limits.cpus = 1"),
+        ("limits.memory", "2GiB", "limits.memory = \"1GiB\""),
+        ("time.wall", "2h", "time.wall = \"1h\""),
+    ];
+    for (field, value, tight) in asked {
+        let under = |ceiling: &str| {
+            let node = format!("ceiling = \"{ceiling}\"\n[allow]\nannotations = [\"{field}\"]");
+            let case = case().field(field, value).node(&node);
+            case.file("ours", &format!("base = \"standard\"\n{tight}"))
+        };
+        let error = under("ours").error().to_string();
+        let (_, lines) = error.split_once("; needs ").expect(&error);
+        let lines = lines
+            .strip_prefix("ceiling=\"wider\" in config.toml and ")
+            .expect(&error);
+        let policy = lines.strip_suffix(" in policies/wider.toml").expect(&error);
+        let policy = policy.replacen(", ", "\n", 1);
+        under("wider").file("wider", &policy).resolved();
+    }
 }

@@ -208,10 +208,12 @@ fn a_port_of_this_machine_names_connect() {
         ("127.0.0.1:5432", "--connect 5432"),
         ("[::1]:5432", "--connect 5432"),
         ("127.0.0.1", "--connect 443"),
+        ("node:localhost:5432", "--connect 5432"),
     ] {
         let error = case().allow(rules).error();
         assert!(error.to_string().ends_with(cure), "{rules}: {error}");
-        assert!(error.files_that_permit().is_some());
+        // With them in place the address would be the workload's own.
+        assert!(error.files_that_permit().is_none());
     }
     let other = case().allow("10.0.0.5:5432").error().to_string();
     assert!(!other.contains("--connect"), "{other}");
@@ -244,10 +246,10 @@ fn a_mode_or_a_policy_beyond_the_nodes_ceiling_has_the_files_lines() {
     let limit = || case().set("limits.pids=80000").node("ceiling = \"wider\"");
     let base = "base=\"standard\"\n";
     let said = limit().file("wider", base).error().to_string();
-    let cure = "; needs ceiling=\"wider-still\" in config.toml and base=\"wider\", limits.pids=\"80000\" in policies/wider-still.toml";
+    let cure = "; needs ceiling=\"wider-still\" in config.toml and base=\"wider\", limits.pids=80000 in policies/wider-still.toml";
     assert!(said.ends_with(cure), "{said}");
     let still = limit().file("wider", base).node("ceiling=\"wider-still\"");
-    let wider = "base=\"wider\"\nlimits.pids=\"80000\"";
+    let wider = "base=\"wider\"\nlimits.pids=80000";
     still.file("wider-still", wider).resolved();
     let both = mode().set("limits.pids=80000");
     let said = both.node("ceiling = \"standard\"").error().to_string();
@@ -307,8 +309,8 @@ fn options_need_no_permission_and_exceed_no_ceiling() {
         );
         assert!(!error.to_string().contains("annotation"), "{error}");
     }
-    // NEWCOMER, friction 18: the remedy can be pasted.
-    let wanted = || case().allow("127.0.0.1:5432, a.test");
+    // The remedy can be pasted.
+    let wanted = || case().allow("node:db.test:5432, a.test");
     let files = wanted().error().files_that_permit().unwrap();
     let (_, policy) = files.split_once("wider.toml\n").unwrap();
     assert!(
