@@ -9,7 +9,7 @@ use super::plain::PlainText;
 use super::rows::{self, MOST, counted};
 use super::what::EventDetail;
 use super::{signatures, words};
-use crate::policy::{Advice, Field};
+use crate::policy::{Advice, Field, Tool};
 
 /// Which run the report is about.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +53,8 @@ pub struct DenialGroup {
     pub name: Option<String>,
     /// The port of a connection.
     pub port: Option<u16>,
+    /// The tool whose words its remedy uses: that of its log.
+    pub tool: Tool,
     /// The times of its first and its last line.
     pub span: (String, String),
 }
@@ -81,6 +83,7 @@ impl DenialGroup {
             hint: event.hint.clone().map(|text| text.to_string()),
             kind: kind.unwrap_or_default().to_owned(),
             cause: event.known_cause(),
+            tool: line.context.tool(),
             span: (words::time(line), words::time(line)),
         }
     }
@@ -333,8 +336,7 @@ fn hint(denied: &DenialGroup, subject: &RunHeader) -> Option<String> {
     let Some(rule) = &denied.missing_rule else {
         return denied.hint.as_deref().map(allowing);
     };
-    let advice = Advice::of(rule);
-    let tool = subject.context.tool();
+    let (advice, tool) = (Advice::of(rule), denied.tool);
     match (advice, subject.is_over) {
         (Advice::Never(_), _) => None,
         (Advice::Deliberate(_) | Advice::Dotless, _) => advice

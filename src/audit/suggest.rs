@@ -60,6 +60,9 @@ pub struct Addition {
     /// The ports of their connections.
     #[serde(skip)]
     pub ports: BTreeSet<u16>,
+    /// The tool whose words the text uses: in a pod, that of its network.
+    #[serde(skip)]
+    pub tool: Tool,
 }
 
 /// A denial without a suggestion.
@@ -160,6 +163,7 @@ fn need(all: &mut BTreeMap<String, Addition>, value: &str, denied: &DenialGroup)
         expired: false,
         only_looked_up: true,
         ports: BTreeSet::new(),
+        tool: denied.tool,
     });
     addition.expired |= denied.cause == Some(KnownCause::RuleExpired);
     addition.only_looked_up &= denied.name.is_some();
@@ -187,6 +191,11 @@ impl Suggestion {
         self.network.is_empty() && self.inbound.is_empty() && self.syscalls.is_empty()
     }
 
+    /// The tool that gives the network of the added rules its policy.
+    pub fn tool_of_network(&self) -> Option<Tool> {
+        self.network.first().map(|addition| addition.tool)
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -211,7 +220,7 @@ impl Suggestion {
                 let (value, times) = (&addition.value, addition.times);
                 let needed = addition.needed_by.join(", ");
                 let ssh = match addition.only_looked_up {
-                    true => self.tool.for_other_ports(value),
+                    true => addition.tool.for_other_ports(value),
                     false => String::new(),
                 };
                 let expired = match addition.expired {
@@ -224,11 +233,14 @@ impl Suggestion {
                 );
             }
             let values: Vec<&str> = additions.iter().map(|a| a.value.as_str()).collect();
+            let tool = additions
+                .first()
+                .map_or(self.tool, |addition| addition.tool);
             let typed = match field {
-                Field::SyscallsAllow => self.tool.calls(&values),
-                field => self.tool.adds(*field, &values),
+                Field::SyscallsAllow => tool.calls(&values),
+                field => tool.adds(*field, &values),
             };
-            line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
+            line("  ", &format!("as {}: {typed}", tool.calls_it()));
         }
         if !self.connect.is_empty() {
             let ports: Vec<String> = self.connect.iter().map(u16::to_string).collect();
@@ -440,7 +452,24 @@ mod tests {
         }
     }
 
-    /// NEWCOMER 1.4: in the words of the run's own tool.
+    /// The denials of a podman pod's network are those of its first container, whose remedies are its own.
+    #[test]
+    fn a_member_of_a_podman_pod_is_suggested_the_pods_policy() {
+        let own = call("ptrace");
+        let mut of_pod = host("a.test", Some(443), Some("a.test"));
+        of_pod.context.engine = Some(Tool::PODMAN_POD.into());
+        let text = suggested(&[own, of_pod]).text();
+        assert!(
+            text.contains("pod restart POD: network.allow=+,a.test\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("as an annotation: dev.agentbox.syscalls"),
+            "{text}"
+        );
+    }
+
+    /// In the words of the run's own tool.
     #[test]
     fn a_run_of_wrap_is_suggested_options() {
         let lines = [host("a.test", Some(443), Some("a.test")), call("ptrace")];

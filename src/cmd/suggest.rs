@@ -40,7 +40,15 @@ pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
         let base = base(&found, &sources)?;
         let text = suggested.policy(&base, &found.run.name());
         write(global, name, &text, &suggested)?;
-        log::complain(&format!("use it: {}", of_run(&logs).with_policy(name)));
+        let tool = suggested.tool_of_network().unwrap_or_else(|| of_run(&logs));
+        let ceiling = policy_of_runtime(&found).filter(|_| tool != Tool::PodmanPod);
+        let use_it = match ceiling {
+            Some(ceiling) => format!(
+                "use it: a runtime with --policy {name} (no annotation goes beyond this one's --policy {ceiling})"
+            ),
+            None => format!("use it: {}", tool.with_policy(name)),
+        };
+        log::complain(&use_it);
         return Ok(ExitCode::SUCCESS);
     }
     match args.format {
@@ -48,6 +56,12 @@ pub fn run(global: &GlobalOptions, args: &Suggest) -> Result<ExitCode> {
         TextFormat::Text => out::text(&suggested.text())?,
     };
     Ok(whole)
+}
+
+/// The policy that the runtime's own `--policy` names, beyond which no annotation gets.
+fn policy_of_runtime(found: &FoundRun) -> Option<String> {
+    let call = found.run.record().ok()?.call;
+    call.policy.filter(|_| !call.wrap)
 }
 
 /// The name of the run's policy. Fails if the node's policy of that name grants more than the run had: options,
@@ -131,7 +145,7 @@ fn of_run(logs: &Logs) -> Tool {
 mod tests {
     use super::*;
     use crate::policy::{Asker, NodeConfig, WrapOptions};
-    use crate::seccomp::{ARCH_X86_64, Hint, SyscallData, words};
+    use crate::seccomp::{ARCH_X86_64, FilterWords, Hint, SyscallData, words};
 
     /// The sidecar's hint for a denied call and the suggestion use the same list.
     #[test]
@@ -157,7 +171,7 @@ mod tests {
                 arch: ARCH_X86_64,
                 args: [0; 6],
             };
-            let says = words(&call, 1, None).hint == Hint::DebugProfile;
+            let says = words(&call, 1, &FilterWords::default()).hint == Hint::DebugProfile;
             let may = policy.syscalls.limit.iter().any(|one| *one == name);
             assert_eq!(says, may, "{}", name.as_str());
         }

@@ -372,7 +372,7 @@ fn shown(tool: Tool) -> String {
             "show it: {}",
             tool.adds(Field::FilesystemCredentials, &["NAME"])
         ),
-        Tool::Engine | Tool::Annotating | Tool::Pod => {
+        Tool::Engine | Tool::Annotating | Tool::Pod | Tool::PodmanPod => {
             "list it in filesystem.credentials of the node's policy".to_owned()
         }
     }

@@ -110,7 +110,7 @@ pub(super) fn protected_itself(
         first.why,
         match tool {
             Tool::Wrap => tool.adds(Field::FilesystemUnprotected, &names),
-            Tool::Engine | Tool::Annotating | Tool::Pod =>
+            Tool::Engine | Tool::Annotating | Tool::Pod | Tool::PodmanPod =>
                 format!("{}={}", Field::FilesystemUnprotected, names.join(",")),
         }
     ))

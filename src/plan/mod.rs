@@ -116,7 +116,7 @@ pub use reason::{MountReason, OmittedItem};
 pub use report::{AuditPlan, AuditedNetwork, ReportPlan};
 pub use set_id::SetIdCause;
 pub use sidecar::MOST_TIMED_EXECS;
-pub use syscalls::SyscallPlan;
+pub use syscalls::{CallReasons, SyscallPlan};
 pub use time::{ExecTime, TimePlan};
 pub use warning::Warning;
 

@@ -35,6 +35,16 @@ pub struct SyscallPlan {
     pub engine_profile: bool,
 }
 
+/// What a denied call alone does not tell, for the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CallReasons {
+    /// Why no file of the container can be made set-user-ID, if that is so.
+    pub set_id: Option<SetIdCause>,
+    /// The calls that the policy adds to the base rules, by name or by its profile.
+    pub allowed: BTreeSet<SyscallName>,
+}
+
 /// The profile of plans from before there were profiles.
 fn agent() -> SyscallProfile {
     SyscallProfile::Agent
@@ -82,6 +92,21 @@ impl SyscallPlan {
             attributes: set_id.attributes,
             ..Self::alone(asked, privileges)
         }
+    }
+
+    /// What tells why a call is denied.
+    pub fn reasons(&self) -> CallReasons {
+        CallReasons {
+            set_id: self.set_id_refused(),
+            allowed: self.allowed(),
+        }
+    }
+
+    fn allowed(&self) -> BTreeSet<SyscallName> {
+        let of_profile = self.profile.adds().iter();
+        let of_profile = of_profile.filter_map(|name| name.parse().ok());
+        let all = of_profile.chain(self.allow.iter().copied());
+        all.filter(|name| !self.deny.contains(name)).collect()
     }
 
     /// Why files cannot be made set-user-ID; `None` if they can.

@@ -32,13 +32,34 @@ pub enum Tool {
     Annotating,
     /// A Kubernetes cluster: a pod's YAML file has the annotations.
     Pod,
+    /// The container that holds the network of a podman pod. podman gives it no annotation.
+    PodmanPod,
     /// `agentbox wrap`, which has options.
     Wrap,
 }
 
+/// What gives a podman pod's network a policy of this name.
+macro_rules! podman_pod_restart {
+    ($name:literal) => {
+        concat!(
+            "podman --runtime agentbox --runtime-flag policy=",
+            $name,
+            " pod restart POD"
+        )
+    };
+}
+
+/// What a field of a podman pod's network is in.
+const OF_PODMAN_POD: &str = concat!(
+    "a policy of the node, given by ",
+    podman_pod_restart!("NAME")
+);
+
 impl Tool {
     /// The log's engine for a run of `wrap`.
     pub const WRAP: &'static str = "wrap";
+    /// The log's engine for the container that holds the network of a podman pod.
+    pub const PODMAN_POD: &'static str = "podman pod";
 
     /// The tool for the engine that a log names.
     pub fn of(engine: Option<&str>) -> Self {
@@ -48,6 +69,7 @@ impl Tool {
         match (engine, namespace) {
             (Self::WRAP, "") => Self::Wrap,
             ("docker" | "podman", "") => Self::Annotating,
+            ("podman", "pod") => Self::PodmanPod,
             ("containerd", "k8s.io") | ("cri-o", "") => Self::Pod,
             _ => Self::Engine,
         }
@@ -56,7 +78,8 @@ impl Tool {
     /// The text that sets a field.
     pub fn sets(self, field: Field, value: &str) -> String {
         match self {
-            Self::Wrap => format!("--set {field}={value}"),
+            Self::Wrap => format!("--set {}", typed(&format!("{field}={value}"))),
+            Self::PodmanPod => format!("{field}={value}"),
             Self::Engine | Self::Annotating | Self::Pod => {
                 self.annotates(&annotation_key(field), value)
             }
@@ -70,7 +93,7 @@ impl Tool {
 
     fn annotates(self, key: &str, value: &str) -> String {
         match self {
-            Self::Engine | Self::Wrap => format!("{key}={value}"),
+            Self::Engine | Self::PodmanPod | Self::Wrap => typed(&format!("{key}={value}")),
             Self::Annotating => format!("--annotation {}", typed(&format!("{key}={value}"))),
             // The escapes of a text in Rust are those of YAML.
             Self::Pod => format!("{key}: {value:?}"),
@@ -85,6 +108,7 @@ impl Tool {
                 "--annotation {POLICY_KEY}={name} (before Docker 26: a runtime with --policy {name})"
             ),
             Self::Pod => format!("the pod's annotation {POLICY_KEY}: {name:?}"),
+            Self::PodmanPod => format!(podman_pod_restart!("{}"), name),
             Self::Wrap => format!("agentbox wrap --policy {name} -- COMMAND"),
         }
     }
@@ -116,7 +140,7 @@ impl Tool {
     /// An addition for a name that was only looked up. Its port is unknown, and a rule without one is for HTTPS.
     pub fn for_other_ports(self, name: &str) -> String {
         match self {
-            Self::Engine | Self::Annotating | Self::Pod => {
+            Self::Engine | Self::Annotating | Self::Pod | Self::PodmanPod => {
                 format!("; other ports need {name}:PORT")
             }
             Self::Wrap => format!("; other ports, such as SSH's, need --allow {name}:PORT"),
@@ -126,6 +150,21 @@ impl Tool {
     /// The text that allows the calls of debuggers.
     pub fn debugs(self) -> String {
         self.sets(Field::SyscallsProfile, SyscallProfile::Debug.as_str())
+    }
+
+    /// How to start a container without the engine's own seccomp profile.
+    pub fn without_profile(self) -> &'static str {
+        match self {
+            Self::Annotating | Self::PodmanPod => {
+                "--security-opt seccomp=unconfined (agentbox's own filter stays)"
+            }
+            Self::Pod => {
+                "seccompProfile.type: Unconfined in the container's securityContext (agentbox's own filter stays)"
+            }
+            Self::Engine | Self::Wrap => {
+                "start it without the engine's seccomp profile (agentbox's own filter stays)"
+            }
+        }
     }
 
     /// The text that allows these system calls: the debug profile if it has all of them.
@@ -146,6 +185,7 @@ impl Tool {
             Self::Annotating => {
                 "an option of docker run (before Docker 26: a runtime with --policy) or podman run"
             }
+            Self::PodmanPod => OF_PODMAN_POD,
             Self::Wrap => "an option",
         }
     }
@@ -155,6 +195,7 @@ impl Tool {
         match self {
             Self::Engine => format!("the annotation {text}"),
             Self::Pod => format!("the pod's annotation {text}"),
+            Self::PodmanPod => format!("{text} in {OF_PODMAN_POD}"),
             Self::Annotating | Self::Wrap => text.to_owned(),
         }
     }
@@ -163,7 +204,7 @@ impl Tool {
     pub fn next(self) -> &'static str {
         match self {
             Self::Engine | Self::Annotating => "the next container",
-            Self::Pod => "the next pod",
+            Self::Pod | Self::PodmanPod => "the next pod",
             Self::Wrap => "the next run",
         }
     }
@@ -296,7 +337,7 @@ fn is_number(label: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What a hint gives to paste is one word for a shell and one rule of a list, whoever chose the rule.
+    /// A pasted hint is one shell word and one rule, even if the workload chose the host.
     #[test]
     fn a_pasted_hint_is_one_word_and_one_rule() {
         let hostile = "GET https://a.test/x'$(sh$IFS/w/run)'";
@@ -372,7 +413,7 @@ mod tests {
         let rules = ["a.test", "GET https://b.test/x"];
         assert_eq!(
             engine.adds(Field::NetworkAllow, &rules),
-            "dev.agentbox.network.allow=+,a.test,GET https://b.test/x"
+            "'dev.agentbox.network.allow=+,a.test,GET https://b.test/x'"
         );
         assert_eq!(
             wrap.adds(Field::NetworkAllow, &rules),
@@ -433,6 +474,15 @@ mod tests {
         assert_eq!(Tool::Annotating.names(&docker), docker);
         assert_eq!(Tool::Engine.names("a=b"), "the annotation a=b");
         assert_eq!(Tool::Pod.names("a: \"b\""), "the pod's annotation a: \"b\"");
+        // podman gives no annotation to what holds a pod's network: one was suggested, and had no effect.
+        let pod = Tool::of(Some(Tool::PODMAN_POD));
+        let named = pod.names(&pod.adds(Field::NetworkAllow, &["a.test"]));
+        assert!(
+            named.starts_with("network.allow=+,a.test in a policy"),
+            "{named}"
+        );
+        assert!(named.ends_with(podman_pod_restart!("NAME")), "{named}");
+        assert_eq!(pod.with_policy("web"), podman_pod_restart!("web"));
     }
 
     /// AGENTS 8: a model server on the node is reached by a rule of another kind.

@@ -20,7 +20,8 @@ const LONGEST: usize = 512;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerIdentity {
-    /// The engine: `docker`, `podman`, `cri-o`, `containerd NAMESPACE`, `agentbox` or its `--root`.
+    /// The engine: `docker`, `podman`, `podman pod` for the container that holds a pod's network, `cri-o`,
+    /// `containerd NAMESPACE`, `agentbox` or its `--root`.
     pub engine: String,
     /// The container's name. A pod's sandbox container has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +44,12 @@ pub struct EngineIdentity {
     pub name: Option<String>,
     /// Its image.
     pub image: Option<String>,
+}
+
+/// podman's own name for the container that holds a pod's network: twelve digits of the pod's id, and `-infra`.
+fn is_infra(name: &str) -> bool {
+    let pod = name.strip_suffix("-infra").unwrap_or_default();
+    pod.len() == 12 && pod.bytes().all(|b| b.is_ascii_hexdigit())
 }
 
 impl ContainerIdentity {
@@ -78,8 +85,12 @@ impl ContainerIdentity {
             found.name = found.name.or_else(|| note(NERDCTL_NAME));
             return found;
         }
+        let holds_pod = engine == "podman" && told.name.as_deref().is_some_and(is_infra);
         Self {
-            engine,
+            engine: match holds_pod {
+                true => Tool::PODMAN_POD.to_owned(),
+                false => engine,
+            },
             name: told.name,
             image: told.image,
             ..Self::default()
@@ -181,10 +192,20 @@ mod tests {
             assert_eq!(identity(root, &[]).engine, engine);
         }
         let podman = [("io.container.manager", "libpod")];
-        assert_eq!(
-            identity("/run/agentbox/containers", &podman).engine,
-            "podman"
-        );
+        for (name, engine) in [
+            (None, "podman"),
+            (Some("web"), "podman"),
+            (Some("0719-infra"), "podman"),
+            (Some("071876fcf0d3-infra"), Tool::PODMAN_POD),
+        ] {
+            let told = EngineIdentity {
+                name: name.map(str::to_owned),
+                image: None,
+            };
+            let root = Path::new("/run/agentbox/containers");
+            let identity = ContainerIdentity::of(root, &notes(&podman), told);
+            assert_eq!(identity.engine, engine, "{name:?}");
+        }
     }
 
     #[test]

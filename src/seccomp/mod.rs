@@ -41,7 +41,7 @@ pub use ours::{denies_attributes, profile_reason, reason, sets_modes};
 pub use program::{FilterProgram, Instruction, MAX_INSTRUCTIONS, ProgramError};
 pub use rule::SyscallVerdict;
 pub use saved::SavedFilter;
-pub use words::{DenialWords, Hint, SetIdWords, words};
+pub use words::{DenialWords, FilterWords, Hint, SetIdWords, words};
 
 /// The policy's part of the syscall wall.
 #[derive(Debug, Clone, Copy)]

@@ -2,6 +2,7 @@
 //!
 //! Pointer arguments are left out: their targets may have changed before the log is read.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::interp::{ARCH_X86_64, SyscallData};
@@ -31,6 +32,17 @@ pub enum Hint {
     DebugProfile,
     /// In words.
     Words(String),
+}
+
+/// What a container's plan says of its filter: the call alone does not tell why it is denied.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FilterWords {
+    /// Given if files cannot be made set-user-ID.
+    pub set_id: Option<SetIdWords>,
+    /// The calls that the policy allows besides the base's: the engine's profile alone can deny them.
+    pub allowed: BTreeSet<SyscallName>,
+    /// How to start a container without the engine's profile.
+    pub without_profile: String,
 }
 
 /// Why files in a container cannot be made set-user-ID or set-group-ID, in words.
@@ -164,9 +176,8 @@ fn shown(name: &str) -> (&'static [ArgumentForm], usize) {
     }
 }
 
-/// The words for a call of x86_64 that was denied with `errno`; numbers of other ABIs mean other calls. `set_id` is
-/// given if files cannot be made set-user-ID.
-pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> DenialWords {
+/// The words for a call of x86_64 that was denied with `errno`; numbers of other ABIs mean other calls.
+pub fn words(call: &SyscallData, errno: u16, filter: &FilterWords) -> DenialWords {
     let known = match call.arch {
         ARCH_X86_64 => SyscallName::from_number(call.number),
         _ => None,
@@ -185,7 +196,7 @@ pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> Den
     if text.len() < count || count == 0 {
         text.push("...".to_owned());
     }
-    let (why, hint) = reason(known, &call.args, set_id);
+    let (why, hint) = reason(known, &call.args, filter);
     DenialWords {
         call: format!("{name}({})", text.join(", ")),
         name,
@@ -196,12 +207,11 @@ pub fn words(call: &SyscallData, errno: u16, set_id: Option<&SetIdWords>) -> Den
 }
 
 /// Why a call is denied, and what would allow it.
-fn reason(
-    known: Option<SyscallName>,
-    args: &[u64; 6],
-    set_id: Option<&SetIdWords>,
-) -> (String, Hint) {
+fn reason(known: Option<SyscallName>, args: &[u64; 6], filter: &FilterWords) -> (String, Hint) {
+    let set_id = filter.set_id.as_ref();
+    let is_allowed = known.is_some_and(|name| filter.allowed.contains(&name));
     if let Some(name) = known
+        && !is_allowed
         && let Some(why) = ours::denial(name, args)
     {
         let hint = match ours::is_a_debuggers(name) {
@@ -226,6 +236,10 @@ fn reason(
     {
         let why = format!("{reason} (privileges.set-id): {why}");
         return (why, Hint::Words(hint.clone()));
+    }
+    if is_allowed {
+        let why = "the engine's seccomp profile denies it; the policy allows it";
+        return (why.to_owned(), Hint::Words(filter.without_profile.clone()));
     }
     // The policy and the engine's profile tell which one; the sidecar has neither.
     (
@@ -289,14 +303,35 @@ mod tests {
             arch: ARCH_X86_64,
             args,
         };
-        words(&call, 1, Some(&off()))
+        words(&call, 1, &off())
     }
 
-    fn off() -> SetIdWords {
-        SetIdWords {
-            why: "because".to_owned(),
-            hint: "do this".to_owned(),
+    fn off() -> FilterWords {
+        FilterWords {
+            set_id: Some(SetIdWords {
+                why: "because".to_owned(),
+                hint: "do this".to_owned(),
+            }),
+            allowed: BTreeSet::from(["umount2".parse().unwrap(), "fsetxattr".parse().unwrap()]),
+            without_profile: "start without it".to_owned(),
         }
+    }
+
+    /// The reason was the policy's, which no policy could mend.
+    #[test]
+    fn a_call_that_the_policy_allows_is_denied_by_the_engines_profile() {
+        let unmount = of("umount2", [0; 6]);
+        assert!(unmount.why.starts_with("the engine's"), "{}", unmount.why);
+        assert_eq!(unmount.hint, Hint::Words("start without it".to_owned()));
+        // But this wall stands beside the policy's list.
+        let attribute = of("fsetxattr", [0; 6]);
+        assert!(
+            attribute.why.ends_with("(privileges.set-id): because"),
+            "{}",
+            attribute.why
+        );
+        let other = of("mount", [0; 6]);
+        assert!(!other.why.starts_with("the engine's"), "{}", other.why);
     }
 
     #[test]
@@ -368,7 +403,11 @@ mod tests {
             arch: ARCH_X86_64,
             args: [0, 0o4755, 0, 0, 0, 0],
         };
-        assert!(words(&call, 1, None).why.contains("syscalls.deny"));
+        assert!(
+            words(&call, 1, &FilterWords::default())
+                .why
+                .contains("syscalls.deny")
+        );
     }
 
     /// Finding 9 of the reading for honesty: the hint said that no annotation can allow it. NEWCOMER 1.7: there were
@@ -388,7 +427,14 @@ mod tests {
             arch: 0x4000_0003,
             args: [0; 6],
         };
-        assert!(words(&call, 4095, None).call.starts_with("call 165 of"));
-        assert_eq!(words(&call, 4095, None).errno, "errno 4095");
+        assert!(
+            words(&call, 4095, &FilterWords::default())
+                .call
+                .starts_with("call 165 of")
+        );
+        assert_eq!(
+            words(&call, 4095, &FilterWords::default()).errno,
+            "errno 4095"
+        );
     }
 }

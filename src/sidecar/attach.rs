@@ -10,9 +10,9 @@ use crate::audit::{
     Context, Event, EventDetail, KnownCause, LifeState, ReportedDenials, Verdict, WallName, chain,
 };
 use crate::network::Listeners;
-use crate::plan::SetIdCause;
+use crate::plan::CallReasons;
 use crate::policy::Tool;
-use crate::seccomp::SetIdWords;
+use crate::seccomp::{FilterWords, SetIdWords};
 use crate::sidecar::attachment::{Attachment, FdTag};
 use crate::sidecar::callers::Callers;
 use crate::sidecar::calls::Calls;
@@ -197,8 +197,8 @@ impl ReceivedFds {
         let calls = match self.calls.take() {
             Some(listening) => {
                 let filter = self.filter.take().ok_or_else(missing)?;
-                let set_id = attachment.set_id.map(|cause| in_words(cause, tool));
-                let calls = Calls::new(listening, filter.as_fd(), callers, set_id);
+                let words = in_words(attachment.reasons, tool);
+                let calls = Calls::new(listening, filter.as_fd(), callers, words);
                 Some(calls.map_err(SidecarError::step("prepare to answer denied calls"))?)
             }
             None => None,
@@ -261,10 +261,14 @@ impl ReceivedFds {
     }
 }
 
-fn in_words(cause: SetIdCause, tool: Tool) -> SetIdWords {
-    SetIdWords {
-        why: cause.to_string(),
-        hint: cause.cure(tool),
+fn in_words(reasons: CallReasons, tool: Tool) -> FilterWords {
+    FilterWords {
+        set_id: reasons.set_id.map(|cause| SetIdWords {
+            why: cause.to_string(),
+            hint: cause.cure(tool),
+        }),
+        allowed: reasons.allowed,
+        without_profile: tool.without_profile().to_owned(),
     }
 }
 

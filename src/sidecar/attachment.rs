@@ -6,7 +6,7 @@ use super::counts::CountKind;
 use super::protocol::NamespaceId;
 use super::watched::MountPaths;
 use crate::audit::{Context, ReportedDenials};
-use crate::plan::SetIdCause;
+use crate::plan::CallReasons;
 
 /// The message. It comes with one descriptor for each tag, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,8 +16,8 @@ pub(super) struct Attachment {
     pub tags: Vec<FdTag>,
     /// The runtime's pid namespace.
     pub pid_namespace: NamespaceId,
-    /// Why no file of the container can be made set-user-ID, if that is so: for the log of denied calls.
-    pub set_id: Option<SetIdCause>,
+    /// What tells why a call is denied, for the log.
+    pub reasons: CallReasons,
 }
 
 /// The purpose of a descriptor.

@@ -4,7 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use crate::audit::{Context, ReportedDenials};
 use crate::network::InnerNamespace;
-use crate::plan::SetIdCause;
+use crate::plan::CallReasons;
 use crate::sidecar::counts::KernelCount;
 use crate::sidecar::watched::WatchedMount;
 
@@ -36,8 +36,8 @@ pub struct CallsFds {
     pub listening: OwnedFd,
     /// The container's filter, as saved.
     pub program: OwnedFd,
-    /// Why no file of the container can be made set-user-ID, if that is so.
-    pub set_id: Option<SetIdCause>,
+    /// What tells why a call is denied.
+    pub reasons: CallReasons,
     /// Its own log, if the network is not served.
     pub log: Option<CallsLog>,
 }

@@ -401,7 +401,7 @@ mod tests {
         let attachment = Attachment {
             tags: vec![FdTag::Init, FdTag::Inner(1), FdTag::Sysfs],
             pid_namespace: NamespaceId::of(own.as_fd()).unwrap(),
-            set_id: None,
+            reasons: crate::plan::CallReasons::default(),
         };
         let mut sent = serde_json::to_value(&attachment).unwrap();
         let hear = |sent: &serde_json::Value| {

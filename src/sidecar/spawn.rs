@@ -321,7 +321,7 @@ impl StartingSidecar {
         let pid_namespace = protocol::own_pid_namespace()
             .and_then(|own| protocol::NamespaceId::of(own.as_fd()))
             .map_err(SidecarError::step("look at our own pid namespace"))?;
-        let set_id = attach.calls.as_ref().and_then(|calls| calls.set_id.clone());
+        let reasons = attach.calls.as_ref().map(|calls| calls.reasons.clone());
         let (init, outer) = (attach.init_pidfd, attach.netns);
         let owned = tagged(attach);
         let mut tags = vec![FdTag::Init];
@@ -335,7 +335,7 @@ impl StartingSidecar {
         let message = Attachment {
             tags,
             pid_namespace,
-            set_id,
+            reasons: reasons.unwrap_or_default(),
         };
         self.tell(&message, &fds)?;
         match protocol::receive(self.bootstrap.as_fd(), "sidecar", "reply", READY_WITHIN) {

@@ -34,7 +34,7 @@ impl Page {
     pub(super) fn words<'a>(&self, engines: &'a str, wraps: &'a str) -> &'a str {
         match self.tool {
             Tool::Wrap => wraps,
-            Tool::Engine | Tool::Annotating | Tool::Pod => engines,
+            Tool::Engine | Tool::Annotating | Tool::Pod | Tool::PodmanPod => engines,
         }
     }
 

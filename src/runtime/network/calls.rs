@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use super::control::{caller, short};
 use crate::audit::{self, Actor};
+use crate::plan::CallReasons;
 use crate::runtime::RuntimeError;
 use crate::runtime::runs::{self, RunDir};
 use crate::runtime::state::identity;
@@ -33,19 +34,14 @@ pub fn open(
     record: &Record,
     run: &RunDir,
 ) -> Result<CallsFds, RuntimeError> {
-    let dir = place.dir();
+    let (dir, plan) = (place.dir(), record.plan());
     let program = File::open(place.filter())
         .map_err(RuntimeError::io(format!("open {:?}", place.filter())))?;
     Ok(CallsFds {
         listening: listen(&dir)?,
         program: program.into(),
-        set_id: record
-            .plan()
-            .and_then(|plan| plan.syscalls.set_id_refused()),
-        log: match record
-            .plan()
-            .is_some_and(|plan| plan.network.is_served_by_own())
-        {
+        reasons: plan.map_or_else(CallReasons::default, |plan| plan.syscalls.reasons()),
+        log: match plan.is_some_and(|plan| plan.network.is_served_by_own()) {
             true => None,
             false => Some(CallsLog {
                 file: run.open(audit::SIDECAR)?.into(),

@@ -12,6 +12,7 @@ use crate::engines::annotation::{is_cri_dockerds, is_crio};
 use crate::engines::layout::is_of_podmans_store;
 use crate::engines::root::cri_of;
 use crate::plan::Warning;
+use crate::policy::Tool;
 use crate::render::identity::ContainerIdentity;
 
 /// Whether the engine makes networks for the container. An image cannot fake it: Docker is known by its `--root`,
@@ -26,7 +27,7 @@ pub fn makes_networks(
     };
     match identity.engine.as_str() {
         "docker" => !is_cri_dockerds(name),
-        "podman" => is_of_podmans_store(bundle) && !is_crio(annotations),
+        "podman" | Tool::PODMAN_POD => is_of_podmans_store(bundle) && !is_crio(annotations),
         _ => false,
     }
 }

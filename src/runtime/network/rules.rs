@@ -123,7 +123,8 @@ fn wanted(record: &Record, asked: &RuleChanges) -> Result<EgressRules, RuntimeEr
     };
     let mode = plan.network.mode;
     if mode != NetworkMode::Allowlist {
-        let begins = identity::tool(record).adds(Field::NetworkAllow, &["HOST"]);
+        let tool = identity::tool(record);
+        let begins = tool.names(&tool.adds(Field::NetworkAllow, &["HOST"]));
         let why = format!("network.mode is {mode}: begin it with a first host ({begins})");
         return Err(refuse(why));
     }

@@ -38,7 +38,11 @@ pub fn of(record: &Record) -> ContainerIdentity {
 pub fn tool(record: &Record) -> Tool {
     match record.call.wrap {
         true => Tool::Wrap,
-        false => Tool::of(Some(&engine(&record.root, &record.annotations))),
+        false => match engine(&record.root, &record.annotations).as_str() {
+            // Its name tells whether it holds a pod's network.
+            "podman" => of(record).tool(),
+            other => Tool::of(Some(other)),
+        },
     }
 }
 

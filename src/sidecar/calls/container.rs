@@ -9,7 +9,7 @@ use super::log::{DeniedCallLog, Sink};
 use crate::audit::Actor;
 use crate::policy::Tool;
 use crate::seccomp::{
-    FilterProgram, MAX_INSTRUCTIONS, SavedFilter, SetIdWords, SyscallData, SyscallVerdict, run,
+    FilterProgram, FilterWords, MAX_INSTRUCTIONS, SavedFilter, SyscallData, SyscallVerdict, run,
 };
 use crate::sys::seccomp::notify;
 
@@ -27,9 +27,8 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Reads the program from the start of its file, whatever the file's position. `set_id` is why no file can be made
-    /// set-user-ID.
-    pub fn new(program: BorrowedFd<'_>, set_id: Option<SetIdWords>) -> io::Result<Self> {
+    /// Reads the program from the start of its file, whatever the file's position. `words` are about it.
+    pub fn new(program: BorrowedFd<'_>, words: FilterWords) -> io::Result<Self> {
         let mut bytes = vec![0; LONGEST + 1];
         let mut length = 0;
         while length < bytes.len() {
@@ -42,7 +41,7 @@ impl Container {
         let kept = kept.ok_or_else(|| io::Error::other("the filter is cut short"))?;
         Ok(Self {
             program: Rc::new(kept.map_err(io::Error::other)?.program),
-            denied: RefCell::new(DeniedCallLog::with(set_id)),
+            denied: RefCell::new(DeniedCallLog::with(words)),
         })
     }
 

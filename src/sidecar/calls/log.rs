@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::audit::{Actor, Event, EventDetail, Verdict, WallName};
 use crate::policy::Tool;
-use crate::seccomp::{DenialWords, Hint, SetIdWords, SyscallData, words};
+use crate::seccomp::{DenialWords, FilterWords, Hint, SyscallData, words};
 
 /// Kinds of one call that are distinguished by arguments; all others are one kind.
 const KINDS: usize = 8;
@@ -48,8 +48,8 @@ pub(super) struct DeniedCallLog {
     tool: Tool,
     /// The actor, if it is not the workload.
     by: Option<Actor>,
-    /// Why no file can be made set-user-ID, if that is so.
-    set_id: Option<SetIdWords>,
+    /// What the plan says of the filter.
+    filter: FilterWords,
     kinds: BTreeMap<Kind, CallCount>,
     last: Option<LastCall>,
 }
@@ -70,10 +70,10 @@ impl fmt::Debug for DeniedCallLog {
 }
 
 impl DeniedCallLog {
-    /// For a container in which no file can be made set-user-ID, if there is a reason.
-    pub fn with(set_id: Option<SetIdWords>) -> Self {
+    /// For a container with this filter.
+    pub fn with(filter: FilterWords) -> Self {
         Self {
-            set_id,
+            filter,
             ..Self::default()
         }
     }
@@ -82,7 +82,7 @@ impl DeniedCallLog {
     pub fn apart(&self, by: Actor) -> Self {
         Self {
             by: Some(by),
-            ..Self::with(self.set_id.clone())
+            ..Self::with(self.filter.clone())
         }
     }
 
@@ -116,7 +116,7 @@ impl DeniedCallLog {
 
     /// Finds or adds the kind of a call.
     fn kind_of(&mut self, call: &SyscallData, errno: u16) -> Kind {
-        let words = words(call, errno, self.set_id.as_ref());
+        let words = words(call, errno, &self.filter);
         let (number, known, tool) = (call.number, &self.kinds, self.tool);
         let mut kind = Kind {
             number,
@@ -177,7 +177,7 @@ fn event(words: DenialWords, call: Option<String>, tool: Tool) -> Event {
                 // A user of `wrap` owns what is at stake, and has a ceiling only where root set one.
                 match tool {
                     Tool::Wrap => named.into(),
-                    Tool::Engine | Tool::Annotating | Tool::Pod => {
+                    Tool::Engine | Tool::Annotating | Tool::Pod | Tool::PodmanPod => {
                         format!("within the ceiling, {named}").into()
                     }
                 }

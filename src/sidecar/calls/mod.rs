@@ -31,7 +31,7 @@ use super::warden::WardenLine;
 use crate::audit::Actor;
 use crate::plan::network::LISTENERS;
 use crate::policy::Tool;
-use crate::seccomp::SetIdWords;
+use crate::seccomp::FilterWords;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify;
 use crate::sys::socket::{self, Datagram};
@@ -86,15 +86,15 @@ pub(super) struct Calls {
 const LISTENING: u64 = 0;
 
 impl Calls {
-    /// `listening` takes connections of the runtime; `program` is the container's saved filter. `set_id` is why no file
-    /// can be made set-user-ID, if that is so.
+    /// `listening` takes connections of the runtime; `program` is the container's saved filter, and `words`
+    /// are about it.
     pub fn new(
         listening: OwnedFd,
         program: BorrowedFd<'_>,
         callers: Callers,
-        set_id: Option<SetIdWords>,
+        words: FilterWords,
     ) -> io::Result<Self> {
-        let own = Rc::new(Container::new(program, set_id)?);
+        let own = Rc::new(Container::new(program, words)?);
         let verify = Rc::new(own.apart(Actor::Verify));
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let calls = Self {
@@ -407,7 +407,7 @@ mod tests {
             pid_namespace: NamespaceId::of(namespace.as_fd()).unwrap(),
         };
         let (listening, _) = socket::pair().unwrap();
-        Calls::new(listening, file.as_fd(), callers, None).unwrap()
+        Calls::new(listening, file.as_fd(), callers, FilterWords::default()).unwrap()
     }
 
     fn socket() -> OwnedFd {

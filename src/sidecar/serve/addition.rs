@@ -32,7 +32,7 @@ impl MissingRule<'_> {
                 self.container
             ),
             (false, Tool::Wrap) => format!("{}, when the command is started", self.named()),
-            (false, Tool::Engine | Tool::Annotating | Tool::Pod) => format!(
+            (false, Tool::Engine | Tool::Annotating | Tool::Pod | Tool::PodmanPod) => format!(
                 "{}, when the container is made, within the ceiling",
                 self.named()
             ),
@@ -70,6 +70,9 @@ impl MissingRule<'_> {
             ),
             _ if container.is_empty() || self.tool == Tool::Wrap => {
                 format!("ask the user who started `agentbox wrap` to start it again with {adds}")
+            }
+            _ if self.tool == Tool::PodmanPod => {
+                format!("ask the operator of this pod to add {adds}")
             }
             _ => format!(
                 "ask the operator of this container to start it again with {adds}, or with \
