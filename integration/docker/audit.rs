@@ -407,7 +407,7 @@ fn a_policy_made_of_a_run_gives_its_hosts_and_no_escape() {
         "{text}"
     );
     assert!(text.contains("syscalls.profile=debug\n"), "{text}");
-    let (_, left_out) = text.split_once("denied, without a suggestion").unwrap();
+    let (_, left_out) = text.split_once("denied, left out:").unwrap();
     assert!(left_out.contains("mount("), "{text}");
     assert!(left_out.contains("169.254.169.254"), "{text}");
 

@@ -121,6 +121,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// How many events have it.
+    pub fn times(self, lines: &[&LogLine]) -> u64 {
+        let of_it = lines.iter().filter(|line| line.event.verdict == self);
+        of_it.fold(0, |sum, line| sum.saturating_add(line.event.times()))
+    }
+
     /// Its word in a line.
     pub fn as_str(self) -> &'static str {
         match self {

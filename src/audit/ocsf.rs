@@ -4,7 +4,7 @@
 //! | Class | For |
 //! |---|---|
 //! | Network Activity, 4001 | connections and names |
-//! | Process Activity, 1007 | the container's first process, and processes of `exec` |
+//! | Process Activity, 1007 | the container's first process, processes of `exec`, notes |
 //! | File System Activity, 1001 | mounts |
 //! | Detection Finding, 2004 | all other refusals, limits, decisions and changes |
 
@@ -68,7 +68,7 @@ fn whole(line: &LogLine) -> Value {
         "time": time,
         "severity_id": severity(event.verdict),
         "count": event.times(),
-        "message": words::line(line),
+        "message": words::message(event),
         "metadata": {
             "version": VERSION,
             "uid": uid(line),
@@ -206,34 +206,61 @@ fn classify(line: &LogLine) -> OcsfClass {
             attributes: json!({
                 "actor": actor,
                 "device": device,
-                "process": first_process(&event.what),
+                "process": first_process(line),
+                "status_detail": words::what(&event.what),
                 "exit_code": exit,
             }),
         },
-        _ => OcsfClass {
-            class: 2004,
-            // Create
-            activity: 1,
-            attributes: json!({
-                "finding_info": {
-                    "uid": uid(line),
-                    "title": words::what(&event.what),
-                    "desc": event.reason,
-                },
-                "evidences": [{ "src_endpoint": endpoint(&line.context, None) }],
-            }),
-        },
+        // What every container of an engine's has is no finding.
+        _ if event.verdict == Verdict::Noted => note(line, actor, device),
+        _ => finding(line),
     }
 }
 
-/// The init process's state, and its command if the line has one.
-fn first_process(what: &EventDetail) -> Value {
-    let mut process = json!({ "name": words::what(what) });
+/// What needs no action.
+fn note(line: &LogLine, actor: Value, device: Value) -> OcsfClass {
+    OcsfClass {
+        class: 1007,
+        // Other
+        activity: 99,
+        attributes: json!({
+            "actor": actor,
+            "device": device,
+            "process": first_process(line),
+            "status_detail": words::message(&line.event),
+        }),
+    }
+}
+
+/// A refusal, a limit, a decision or a change.
+fn finding(line: &LogLine) -> OcsfClass {
+    let event = &line.event;
+    OcsfClass {
+        class: 2004,
+        // Create
+        activity: 1,
+        attributes: json!({
+            "finding_info": {
+                "uid": uid(line),
+                "title": words::what(&event.what),
+                "desc": event.reason,
+            },
+            "evidences": [{ "src_endpoint": endpoint(&line.context, None) }],
+        }),
+    }
+}
+
+/// The init process: its command if the line has one, else the name of its container.
+fn first_process(line: &LogLine) -> Value {
+    let context = &line.context;
+    let name = context.name.as_ref().unwrap_or(&context.container);
+    let mut process = json!({ "name": name });
     if let EventDetail::Container {
         command: Some(command),
         ..
-    } = what
+    } = &line.event.what
     {
+        process["name"] = json!(command.arguments.first());
         process["cmd_line"] = json!(command.arguments.join(" "));
         process["user"] = json!({ "uid": command.uid.to_string() });
     }

@@ -75,8 +75,11 @@ pub struct Refusal {
     pub what: String,
     /// The wall's reason.
     pub reason: String,
-    /// Why nothing is suggested for it.
+    /// Why nothing is suggested for it, or the hint of the denial.
     pub left_out_since: String,
+    /// Whether that is a hint.
+    #[serde(skip)]
+    pub is_hint: bool,
 }
 
 /// The suggestions for these lines. `givable` are the system calls that a policy may allow without giving up a wall.
@@ -104,6 +107,7 @@ pub fn of(lines: &[&LogLine], givable: &BTreeSet<String>) -> Suggestion {
             (WallName::Network, Some(rule), _) => need(&mut rules, rule, &denied),
             (WallName::Syscalls, _, Some(call)) => need(&mut names, call, &denied),
             _ => left_out.push(Refusal {
+                is_hint: denied.missing_rule.is_none() && denied.hint.is_some(),
                 wall: denied.wall,
                 what: denied.what,
                 reason: denied.reason,
@@ -211,7 +215,7 @@ impl Suggestion {
             (Field::NetworkInbound, &self.inbound),
             (Field::SyscallsAllow, &self.syscalls),
         ];
-        if self.is_empty() && self.connect.is_empty() {
+        if self.is_empty() && self.connect.is_empty() && self.left_out.is_empty() {
             line("", "no rule is missing");
         }
         for (field, additions) in fields.iter().filter(|(_, all)| !all.is_empty()) {
@@ -255,7 +259,7 @@ impl Suggestion {
             line("  ", &format!("as {}: {typed}", self.tool.calls_it()));
         }
         if !self.left_out.is_empty() {
-            line("", "denied, without a suggestion:");
+            line("", "denied, left out:");
         }
         for refusal in &self.left_out {
             let wall = refusal.wall.as_str();
@@ -263,7 +267,11 @@ impl Suggestion {
                 "  ",
                 &format!("{wall}  {}: {}", refusal.what, refusal.reason),
             );
-            line("    ", &format!("left out: {}", refusal.left_out_since));
+            let since = &refusal.left_out_since;
+            match refusal.is_hint {
+                true => line("    ", &format!("for you to decide: {since}")),
+                false => line("    ", &format!("left out: {since}")),
+            }
         }
         self.mounts.text(line);
         text

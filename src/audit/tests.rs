@@ -376,6 +376,15 @@ fn a_line_becomes_an_event_of_its_class() {
     assert!(event["finding_info"]["uid"].is_string());
     let evidence = &event["evidences"][0]["src_endpoint"]["container"];
     assert_eq!(evidence["uid"], *line.context.container);
+    let limit = EventDetail::Limit {
+        limit: "limits.pids".into(),
+        times: 1,
+        value: Some(64),
+    };
+    let line = &parsed(&[Event::new(WallName::Resources, Verdict::Noted, limit)])[0];
+    let event = ocsf::event(line);
+    assert_eq!(event["type_uid"], 100_799, "a note is no finding: {event}");
+    assert!(event["device"]["type_id"].is_u64() && event["process"]["name"].is_string());
     let inbound = EventDetail::Connection {
         via: Some(ConnectionKind::Inbound),
         host: "192.0.2.7".into(),
@@ -598,6 +607,7 @@ fn the_command_of_a_container_is_in_every_output_of_its_log() {
         "{text}"
     );
     let process = &ocsf::event(&lines[0])["process"];
+    assert_eq!(process["name"], "sh");
     assert_eq!(process["cmd_line"], "sh -c a\\u{1b}[2J");
     assert_eq!(process["user"]["uid"], "1000");
     let subject = report::RunHeader {

@@ -203,14 +203,18 @@ pub fn line(line: &LogLine) -> String {
         }
         other => other.as_str(),
     };
-    let mut text = format!(
+    format!(
         "{} {:10} {:7} {}",
         time(line),
         event.wall.as_str(),
         verdict,
-        what(&event.what)
-    );
-    text += &times(event);
+        message(event)
+    )
+}
+
+/// What happened, why, and what to do.
+pub fn message(event: &Event) -> String {
+    let mut text = what(&event.what) + &times(event);
     if event.is_verifys() {
         text += " by agentbox verify";
     }

@@ -288,10 +288,6 @@ const EXPENDABLE: [usize; 5] = [5, 6, 7, 3, 8];
 fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> [String; 10] {
     let subject = subject(found, logs);
     let context = &subject.context;
-    let count = |verdict| -> u64 {
-        let counted = lines.iter().filter(|line| line.event.verdict == verdict);
-        counted.map(|line| line.event.times()).sum()
-    };
     let parts = [&context.namespace, &context.pod, &context.name];
     let name: Vec<&str> = parts.into_iter().flatten().map(PlainText::as_str).collect();
     let or_none = |text: String| match text.is_empty() {
@@ -303,8 +299,8 @@ fn row(found: &FoundRun, logs: &Logs, lines: &[&LogLine]) -> [String; 10] {
         found.id.chars().take(12).collect(),
         short_state(&logs.lines(), found),
         took(&logs.lines(), found).unwrap_or_else(|| "-".to_owned()),
-        count(Verdict::Denied).to_string(),
-        count(Verdict::Allowed).to_string(),
+        Verdict::Denied.times(lines).to_string(),
+        Verdict::Allowed.times(lines).to_string(),
         or_none(context.policy.as_deref().unwrap_or_default().to_owned()),
         or_none(name.join("/")),
         or_none(workspace(found).unwrap_or_default()),

@@ -119,8 +119,9 @@ fn approvals(record: &Record) -> Vec<String> {
 /// Takes the rules of the network that a container shares: those in its record are from the time of joining. If that
 /// network's container is gone, only they remain.
 fn govern(record: &mut Record) {
-    let shared = record.shared_network();
-    let first = shared.and_then(|shared| find::container(&shared.container).ok());
+    let first = record
+        .shared_network()
+        .and_then(|_| find::network_of(record.clone()).ok());
     let first = first.and_then(|first| Some(first.decided?.into_inner()));
     if let (Some(decided), Some(first)) = (&mut record.decided, first) {
         decided.resolved.network = first.policy().network;

@@ -5,14 +5,16 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 
+use crate::audit::Verdict;
 use crate::cli::{GlobalOptions, List, TableFormat};
 use crate::cmd::out::{self, Reader, TableFit};
 use crate::cmd::state::State;
 use crate::policy::{NetworkMode, Tool};
 use crate::render::identity::ContainerIdentity;
-use crate::runtime::network::control;
+use crate::runtime::runs::RunDir;
+use crate::runtime::runs::read::FoundRun;
 use crate::runtime::state::identity;
-use crate::runtime::state::record::{ProcessId, Record};
+use crate::runtime::state::record::Record;
 use crate::runtime::state::store::{self, ContainerPaths};
 use crate::text::escape;
 use crate::wrap::leftovers;
@@ -32,7 +34,7 @@ struct SandboxColumns {
     /// The container whose network it shares, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     network_of: Option<String>,
-    /// Connections that its sidecar denied; `None` without an own sidecar.
+    /// What `audit` counts as denied; `None` without a readable log.
     refused: Option<u64>,
     /// How many of the caller's requests were not granted (`explain`); `None` under `unconfined`.
     not_granted: Option<usize>,
@@ -112,16 +114,6 @@ fn hint(elsewhere: usize) -> Option<String> {
 
 fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
     let shared = record.shared_network();
-    let serves = shared.is_none() && record.init.is_some_and(ProcessId::is_alive);
-    let status = match serves {
-        true => control::status(&place.dir(), record),
-        false => Ok(None),
-    };
-    // List it even if its sidecar is gone.
-    let status = status.unwrap_or_else(|error| {
-        log::debug!("{}", crate::log::chain(&error));
-        None
-    });
     let decided = record.decided.as_ref();
     let plan = record.plan();
     SandboxColumns {
@@ -130,12 +122,16 @@ fn fenced(place: &ContainerPaths, record: &Record) -> SandboxColumns {
         network: plan.map(|plan| plan.network.mode),
         learn: plan.is_some_and(|plan| plan.network.learns()),
         network_of: shared.map(|shared| shared.container.clone()),
-        refused: status.map(|status| {
-            let counts = status.denied.values();
-            counts.fold(0_u64, |sum, count| sum.saturating_add(*count))
-        }),
+        refused: plan.and_then(|_| denied(place)),
         not_granted: plan.map(|plan| plan.not_granted(Tool::default()).len()),
     }
+}
+
+/// What the run's log says was denied. A container is listed even if its log cannot be read.
+fn denied(place: &ContainerPaths) -> Option<u64> {
+    let logs = FoundRun::of(&RunDir::of(place)).and_then(|found| found.logs());
+    let logs = logs.inspect_err(|error| log::debug!("{}", crate::log::chain(error)));
+    Some(Verdict::Denied.times(&logs.ok()?.without_verifys()))
 }
 
 const STATE: [&str; 6] = ["ID", "PID", "STATUS", "BUNDLE", "CREATED", "OWNER"];

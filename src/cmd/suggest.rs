@@ -91,6 +91,11 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
 
 /// Writes a new policy file, then reads it as `create` would.
 fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion) -> Result<()> {
+    if suggested.is_empty() && !suggested.left_out.is_empty() {
+        bail!(
+            "what was denied is for you to decide, so no file is written: see it by `agentbox suggest`"
+        );
+    }
     if suggested.is_empty() {
         bail!("no rule is missing in the run's policy, so no file is written");
     }
@@ -116,6 +121,9 @@ fn write(global: &GlobalOptions, name: &str, text: &str, suggested: &Suggestion)
     let mut file = match opened {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             return Err(error).context(roots(&path));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            bail!("{path:?} exists already: choose another name");
         }
         opened => opened.with_context(|| format!("make {path:?}"))?,
     };

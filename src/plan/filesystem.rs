@@ -110,6 +110,17 @@ impl InitMounts<'_> {
 const FEW_FILES: usize = 2;
 
 impl FilesystemPlan {
+    /// Whether another mount below this mount point is writable.
+    pub(super) fn is_written_in(&self, place: &Path) -> bool {
+        let below = |mount: &&PlannedMount| {
+            mount.destination != place && mount.destination.starts_with(place)
+        };
+        self.mounts
+            .iter()
+            .filter(below)
+            .any(PlannedMount::is_writable)
+    }
+
     /// What happens to files that the container writes, in one line for a later reader.
     pub fn written_in_words(&self) -> String {
         // Podman binds the container's own directory there, and removes it with the container.

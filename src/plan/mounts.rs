@@ -186,6 +186,13 @@ pub(super) fn options_not_given(spec: &Spec, plan: &FilesystemPlan) -> Vec<Omitt
             "exec" => !kept.options().iter().any(|o| o == "noexec"),
             _ => false,
         };
+        if kept.why == MountReason::Home
+            && asks_to_write(mount)
+            && !plan.is_written_in(&destination)
+        {
+            out.push(OmittedItem::WholeHome { destination });
+            continue;
+        }
         let mut missing: Vec<&str> = asked.filter(|o| GIVING.contains(o) && !given(o)).collect();
         // Docker gives no option for a writable mount.
         let unsaid = kept.why.is_other() && asks_to_write(mount) && !kept.is_writable();

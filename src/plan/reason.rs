@@ -102,6 +102,12 @@ pub enum OmittedItem {
         /// The options, `rw` for a mount that is read-only here.
         options: Vec<String>,
     },
+    /// A whole home directory, which is read-only, without a workspace in it.
+    WholeHome {
+        /// The mount point.
+        #[serde(with = "text::one")]
+        destination: PathBuf,
+    },
     /// The same of a file that an engine mounts in every container.
     EngineMountOptions {
         /// The mount point.
@@ -172,6 +178,12 @@ impl OmittedItem {
                     (false, others) => format!("{at} lacks the options {others}"),
                 }
             }
+            Self::WholeHome { destination } => {
+                let at = text::of(destination);
+                format!(
+                    "{at} is read-only: a whole home directory (a working directory in it is writable)"
+                )
+            }
             Self::HostNetwork => {
                 "the host's network: it has its own, in which network.allow opens hosts".to_owned()
             }
@@ -215,6 +227,9 @@ mod tests {
             OmittedItem::Devices { count: 3 },
             OmittedItem::EveryDevice,
             OmittedItem::HostNetwork,
+            OmittedItem::WholeHome {
+                destination: "/home/a".into(),
+            },
             OmittedItem::MountOptions {
                 destination: "/data".into(),
                 options: vec!["rw".to_owned()],

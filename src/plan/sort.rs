@@ -215,7 +215,7 @@ impl SortedMounts {
             closed.or_else(|| written.then(|| protected_itself(rules, facts, Tool::Engine))?);
         let why = match (&closed, &facts.home) {
             (Some(closed), _) => MountReason::OtherReadOnly(closed.clone()),
-            (None, Some(_)) if access == BindAccess::ReadWrite => MountReason::Home,
+            (None, Some(_)) => MountReason::Home,
             (None, None) if access == BindAccess::ReadWrite && facts.engines_volume => {
                 MountReason::Volume
             }

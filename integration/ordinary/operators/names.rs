@@ -172,7 +172,22 @@ fn u_b7_list_all_names_the_walls_of_each_container() {
         ]
     );
     assert!(seen[6].parse::<u64>().unwrap() > 0, "{table}");
-    let of_member = [&format!("of {id}"), "-", "0"];
+    // It has the number of `audit`: there, a member's lines are those of its pod too.
+    for container in [&id, &member.inspect("{{.Id}}")[..12].to_owned()] {
+        let audited = agentbox(&["audit", container, "--json"]).ok();
+        let lines = audited
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let denied = lines.filter(|line| line["verdict"] == "denied");
+        let denied: u64 = denied.map(|line| line["count"].as_u64().unwrap_or(1)).sum();
+        let listed = table
+            .lines()
+            .find(|line| line.starts_with(container.as_str()));
+        let listed: Vec<&str> = listed.unwrap().split_whitespace().collect();
+        let at = listed.len() - 2;
+        assert_eq!(denied.to_string(), listed[at], "{audited}\n{table}");
+    }
+    let of_member = [&format!("of {id}"), &seen[6], "0"];
     assert_eq!(row(&member.name)[5..], of_member);
     let json = agentbox(&["list", "--all", "--format", "json"]).ok();
     let all: Vec<Value> = serde_json::from_str(&json).unwrap();

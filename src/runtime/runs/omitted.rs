@@ -2,7 +2,7 @@
 
 use crate::audit::WallName;
 use crate::plan::{OmittedItem, text};
-use crate::policy::{Field, Tool};
+use crate::policy::{Field, Tool, typed_path};
 
 /// Why an item is not granted, and the setting that would grant it. The container has not tried anything yet.
 pub fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String>) {
@@ -22,6 +22,18 @@ pub fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String
                     "{typed} where the policy's annotations may loosen filesystem.write, as under `standard`; elsewhere that field in \
                      a policy file of the node"
                 )),
+            )
+        }
+        OmittedItem::WholeHome { destination } => {
+            let below = format!("{}/PROJECT", text::of(destination));
+            let hint = match tool {
+                Tool::Pod => format!("the container's workingDir: {below:?}"),
+                _ => format!("--workdir {}", typed_path(&destination.join("PROJECT"))),
+            };
+            (
+                "at most the working directory in a whole home is written: elsewhere writing fails with \"Read-only file system\", \
+                 without a line here",
+                Some(hint),
             )
         }
         OmittedItem::MountOptions { .. } => ("the caller requested it, and no mount gets it", None),
@@ -54,6 +66,7 @@ pub fn wall_of(item: &OmittedItem) -> WallName {
     match item {
         OmittedItem::MountOptions { .. }
         | OmittedItem::EngineMountOptions { .. }
+        | OmittedItem::WholeHome { .. }
         | OmittedItem::HiddenFile { .. } => WallName::Filesystem,
         OmittedItem::HostNetwork => WallName::Network,
         OmittedItem::Setting { .. }
