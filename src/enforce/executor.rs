@@ -48,8 +48,7 @@ use super::{
 };
 use crate::network::inner;
 use crate::plan::FilesystemPlan;
-use crate::plan::scratch::in_memory_instead;
-use crate::policy::ScratchOn;
+use crate::plan::scratch::without_disk;
 use crate::scratch::handover::{self, DiskAnswer};
 use crate::sidecar::SidecarError;
 use crate::sidecar::protocol::request_namespace;
@@ -119,9 +118,7 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     devices::close_directories(spec)?;
     kernel::make(&files.kernel)?;
     let disk = match &files.scratch {
-        ScratchSource::Disk(socket) => {
-            wait_for_disk(socket, plan.filesystem.scratch_on, &mut planned)?
-        }
+        ScratchSource::Disk(socket) => wait_for_disk(socket, &mut planned)?,
         ScratchSource::Memory => None,
     };
     let image = (files.user_namespace, files.layers.as_ref());
@@ -144,25 +141,27 @@ fn make_files(work: &InitWork, spec: &Spec) -> Result<(), EnforceError> {
     }
 }
 
-/// Waits for the disk. If there is none, uses memory, provided the policy leaves that open. `create` gets the same
-/// answer and records it.
+/// Waits for the disk.
 fn wait_for_disk(
     socket: &OwnedFd,
-    asked: ScratchOn,
     files: &mut Cow<'_, FilesystemPlan>,
 ) -> Result<Option<OwnedFd>, EnforceError> {
     let step = "wait for the scratch disk";
-    let arrived = handover::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
-    match (arrived, asked) {
-        (DiskAnswer::Disk(disk), _) => Ok(Some(disk)),
-        (DiskAnswer::None(why), ScratchOn::Disk) => {
-            Err(EnforceError::step(step)(std::io::Error::other(why)))
-        }
-        (DiskAnswer::None(why), ScratchOn::Auto | ScratchOn::Memory) => {
-            // `create` warns about it.
-            in_memory_instead(files.to_mut(), &why);
-            Ok(None)
-        }
+    let answer = handover::receive(socket.as_fd()).map_err(EnforceError::step(step))?;
+    use_disk(answer, files).map_err(|why| EnforceError::step(step)(std::io::Error::other(why)))
+}
+
+/// Without a disk uses memory, if the policy leaves that open. `create` gets the same answer, warns and records it.
+fn use_disk(
+    answer: DiskAnswer,
+    files: &mut Cow<'_, FilesystemPlan>,
+) -> Result<Option<OwnedFd>, String> {
+    match answer {
+        DiskAnswer::Disk(disk) => Ok(Some(disk)),
+        DiskAnswer::None(why) => match without_disk(files.to_mut(), &why) {
+            Some(_) => Ok(None),
+            None => Err(why),
+        },
     }
 }
 
@@ -382,5 +381,35 @@ impl Executor for WallExecutor {
 
     fn exec(&self, spec: &Spec) -> Result<(), ExecutorError> {
         Err(ExecutorError::Other(self.report(&self.run(spec))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::ScratchStorage;
+    use crate::plan::tests::sample;
+    use crate::policy::ScratchOn;
+
+    #[test]
+    fn private_files_lie_on_the_disk_or_in_memory_and_a_demanded_disk_is_never_missed() {
+        let used = |on, answer| {
+            let mut files = sample().filesystem;
+            files.scratch_on = on;
+            files.scratch_place = ScratchStorage::Disk;
+            let mut planned = Cow::Borrowed(&files);
+            let disk = use_disk(answer, &mut planned)?;
+            Ok::<_, String>((disk.is_some(), planned.scratch_place))
+        };
+        for on in [ScratchOn::Auto, ScratchOn::Disk, ScratchOn::Memory] {
+            let disk = std::fs::File::open("/dev/null").unwrap();
+            let found = used(on, DiskAnswer::Disk(disk.into()));
+            assert_eq!(found, Ok((true, ScratchStorage::Disk)));
+        }
+        let none = || DiskAnswer::None("full".to_owned());
+        for on in [ScratchOn::Auto, ScratchOn::Memory] {
+            assert_eq!(used(on, none()), Ok((false, ScratchStorage::Memory)));
+        }
+        assert_eq!(used(ScratchOn::Disk, none()), Err("full".to_owned()));
     }
 }

@@ -22,23 +22,31 @@ pub(super) fn place(
     match (plan.scratch_on, &host.no_disk) {
         (ScratchOn::Memory, _) => {}
         (_, None) => plan.scratch_place = ScratchStorage::Disk,
-        (ScratchOn::Auto, Some(why)) => warnings.push(in_memory_instead(plan, why)),
-        (ScratchOn::Disk, Some(why)) => {
-            return Err(PlanError::NoDisk {
-                policy: policy.name.to_string(),
-                why: why.clone(),
-            });
-        }
+        (_, Some(why)) => match without_disk(plan, why) {
+            Some(warning) => warnings.push(warning),
+            None => {
+                return Err(PlanError::NoDisk {
+                    policy: policy.name.to_string(),
+                    why: why.clone(),
+                });
+            }
+        },
     }
     Ok(())
 }
 
-/// Moves scratch data from disk to memory, and returns the warning about that.
-pub fn in_memory_instead(plan: &mut FilesystemPlan, why: &str) -> Warning {
-    plan.scratch_place = ScratchStorage::Memory;
-    plan.scratch_bytes = plan.scratch_bytes.min(MOST_MEMORY);
-    Warning::InMemory {
-        why: why.to_owned(),
+/// The node has no disk for scratch data: moves them to memory and returns the warning about that; `None` if the policy demands
+/// a disk.
+pub fn without_disk(plan: &mut FilesystemPlan, why: &str) -> Option<Warning> {
+    match plan.scratch_on {
+        ScratchOn::Disk => None,
+        ScratchOn::Auto | ScratchOn::Memory => {
+            plan.scratch_place = ScratchStorage::Memory;
+            plan.scratch_bytes = plan.scratch_bytes.min(MOST_MEMORY);
+            Some(Warning::InMemory {
+                why: why.to_owned(),
+            })
+        }
     }
 }
 
@@ -48,5 +56,34 @@ pub(super) fn most_of_a_tmpfs(policy: &Policy) -> u64 {
     match policy.filesystem.scratch_on {
         ScratchOn::Memory => scratch,
         ScratchOn::Auto | ScratchOn::Disk => scratch.min(MOST_MEMORY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::sample;
+
+    #[test]
+    fn without_a_disk_memory_is_used_unless_the_policy_demands_a_disk() {
+        let mut plan = sample().filesystem;
+        plan.scratch_place = ScratchStorage::Disk;
+        plan.scratch_bytes = 2 * MOST_MEMORY;
+        let before = plan.clone();
+        plan.scratch_on = ScratchOn::Disk;
+        assert_eq!(without_disk(&mut plan, "full"), None);
+        plan.scratch_on = before.scratch_on;
+        assert_eq!(plan, before);
+        for on in [ScratchOn::Auto, ScratchOn::Memory] {
+            let mut plan = FilesystemPlan {
+                scratch_on: on,
+                ..before.clone()
+            };
+            let why = "full".to_owned();
+            let warning = without_disk(&mut plan, &why);
+            assert_eq!(warning, Some(Warning::InMemory { why }));
+            assert_eq!(plan.scratch_place, ScratchStorage::Memory);
+            assert_eq!(plan.scratch_bytes, MOST_MEMORY);
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! poststop hook fails. It therefore gets at most two hooks, both of which are this program ([`CreateHooks`]).
 //! libcontainer has no other place for work before pivot_root.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -66,8 +67,15 @@ pub fn check(hooks: &Hooks) -> Result<(), RuntimeError> {
 /// The environment of a hook in the runtime's namespaces that gives none. The specification is silent. Without a policy
 /// it is the runtime's, as in runc and crun, because hooks may rely on it. Under a policy it is empty.
 pub fn default_env(record: &Record) -> Vec<String> {
-    let all = std::env::vars_os().filter(|_| record.plan().is_none());
-    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+    env_of_hooks(record, std::env::vars_os())
+}
+
+fn env_of_hooks(
+    record: &Record,
+    runtimes: impl Iterator<Item = (OsString, OsString)>,
+) -> Vec<String> {
+    let all = runtimes.filter(|_| record.plan().is_none());
+    let text = |(name, value): (OsString, OsString)| {
         Some(format!("{}={}", name.to_str()?, value.to_str()?))
     };
     all.filter_map(text).collect()
@@ -295,4 +303,23 @@ fn serve(file: &OwnedFd, length: u64, side: HookSide) -> Result<(), String> {
         &written.env,
         &written.told.bundle,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+    use crate::plan::tests::sample;
+
+    #[test]
+    fn hooks_get_the_runtimes_environment_only_without_a_policy() {
+        let env = |record: &Record| {
+            let odd = OsString::from_vec(vec![0xff]);
+            let all = [("A".into(), "1".into()), ("B".into(), odd)];
+            env_of_hooks(record, all.into_iter())
+        };
+        assert_eq!(env(&Record::bare("c1")), ["A=1"]);
+        assert_eq!(env(&Record::with_plan("c1", sample())), [""; 0]);
+    }
 }

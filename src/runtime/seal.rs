@@ -34,10 +34,17 @@ pub enum ListenFds {
 
 impl ListenFds {
     fn keeps(self, name: &OsStr) -> bool {
-        let is_ours = || {
-            let own = std::process::id().to_string();
-            std::env::var("LISTEN_PID").is_ok_and(|pid| pid == own)
-        };
+        self.keeps_for(std::process::id, name, || std::env::var("LISTEN_PID").ok())
+    }
+
+    /// Whether process `own`, which is asked for only if it matters, keeps a variable; `listen_pid` is the value of LISTEN_PID.
+    fn keeps_for(
+        self,
+        own: impl FnOnce() -> u32,
+        name: &OsStr,
+        listen_pid: impl FnOnce() -> Option<String>,
+    ) -> bool {
+        let is_ours = || listen_pid().is_some_and(|pid| pid == own().to_string());
         (name != "LISTEN_FDS" && name != "LISTEN_PID") || (self == Self::Pass && is_ours())
     }
 }
@@ -147,4 +154,26 @@ fn execute_again(tree: &OwnedFd, listen: ListenFds) -> std::io::Error {
     }
     let Err(errno) = nix::unistd::fexecve(tree.as_raw_fd(), &args, &env);
     errno.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_of_systemd_are_passed_on_only_by_their_process_to_a_verb_that_wants_them() {
+        let keeps = |listen: ListenFds, name: &str, pid: Option<&str>| {
+            listen.keeps_for(|| 7, OsStr::new(name), || pid.map(str::to_owned))
+        };
+        for name in ["LISTEN_FDS", "LISTEN_PID"] {
+            assert!(keeps(ListenFds::Pass, name, Some("7")), "{name}");
+            for pid in [None, Some("8"), Some("07"), Some("")] {
+                assert!(!keeps(ListenFds::Pass, name, pid), "{name} {pid:?}");
+            }
+            assert!(!keeps(ListenFds::Forget, name, Some("7")), "{name}");
+        }
+        for listen in [ListenFds::Pass, ListenFds::Forget] {
+            assert!(keeps(listen, "PATH", None) && keeps(listen, "LISTEN_FDNAMES", None));
+        }
+    }
 }

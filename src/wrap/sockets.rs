@@ -56,7 +56,7 @@ impl WrapRequest {
             let why = |error: &io::Error| log::debug!("ask who listens at {socket}: {error}");
             listener(&found.socket, person).inspect_err(why).ok()
         });
-        // An offer needs a known program: it names what nobody has asked for.
+        // An offer needs a known program: it suggests a socket that the user did not request.
         let program = listener.and_then(|listener| listener.program);
         Ok(program.is_some_and(|program| closed_listener(&program).is_none()))
     }
@@ -132,24 +132,15 @@ impl WrapRequest {
 fn found(path: &Path, person: &Person, written: &[PathBuf]) -> Result<FoundSocket, String> {
     let why = |error: io::Error| error.to_string();
     let real = planted::named(path, person).map_err(why)?;
-    let name = real.file_name().unwrap_or_default().to_owned();
-    if !name.to_str().is_some_and(is_database) {
-        return Err(format!(
-            "it leads to {real:?}, which has no name of a database's socket"
-        ));
-    }
     let directory = real.parent().unwrap_or(&real);
-    let is_written = written.iter().any(|place| real.starts_with(place));
-    if is_written || !places::no_sandbox_writes(person, directory) {
-        return Err(
-            "a sandbox could have made it: use --connect PORT, or a socket below /run".to_owned(),
-        );
+    let is_written = || {
+        let is_written = written.iter().any(|place| real.starts_with(place));
+        is_written || !places::no_sandbox_writes(person, directory)
+    };
+    if let Some(fault) = misplaced(&real, is_written) {
+        return Err(fault);
     }
-    // The relay holds the directory.
-    let parts: Vec<&OsStr> = directory.iter().skip(1).collect();
-    if parts.len() < 2 || matches!(parts[..], [run, user, _] if run == "run" && user == "user") {
-        return Err("other services have sockets in its directory: use --connect PORT".to_owned());
-    }
+    let name = real.file_name().unwrap_or_default().to_owned();
     resolve_within_owned(directory, person.uid).map_err(why)?;
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -171,6 +162,25 @@ fn found(path: &Path, person: &Person, written: &[PathBuf]) -> Result<FoundSocke
         name,
         socket: socket.into(),
     })
+}
+
+/// Why a path does not count, by its name and its directory. `is_written` says whether a sandbox could have made it.
+fn misplaced(real: &Path, is_written: impl FnOnce() -> bool) -> Option<String> {
+    let name = real.file_name().and_then(OsStr::to_str);
+    if !name.is_some_and(is_database) {
+        return Some(format!(
+            "it leads to {real:?}, which has no name of a database's socket"
+        ));
+    }
+    if is_written() {
+        return Some("a sandbox could have made it: use --connect PORT".to_owned());
+    }
+    // The relay holds the directory.
+    let directory = real.parent().unwrap_or(real);
+    let parts: Vec<&OsStr> = directory.iter().skip(1).collect();
+    let is_shared =
+        parts.len() < 2 || matches!(parts[..], [run, user, _] if run == "run" && user == "user");
+    is_shared.then(|| "other services have sockets in its directory: use --connect PORT".to_owned())
 }
 
 /// Connects as the relay will, and asks who listens.
@@ -195,4 +205,46 @@ fn pinned(directory: &File) -> io::Result<OwnedFd> {
     let private = Some(Propagation::Private);
     change(tree.as_fd(), bits, private, MountReach::One)?;
     Ok(tree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_counts_by_its_name_its_maker_and_its_directory() {
+        let fault = |path: &str, is_written: bool| {
+            misplaced(Path::new(path), || is_written).unwrap_or_default()
+        };
+        for path in [
+            "/run/postgresql/.s.PGSQL.5432",
+            "/var/lib/mysql/mysql.sock",
+            "/run/user/1000/pg/.s.PGSQL.5432",
+            "/home/user/db/.s.PGSQL.5432",
+        ] {
+            assert_eq!(fault(path, false), "");
+            let made = fault(path, true);
+            assert!(made.starts_with("a sandbox could have made it"), "{path}");
+        }
+        for path in [
+            "/run/docker.sock",
+            "/run/docker/docker.sock",
+            "/",
+            "/run/db/.s.PGSQL.5432/..",
+        ] {
+            for is_written in [false, true] {
+                let fault = fault(path, is_written);
+                assert!(fault.contains("no name of a database"), "{path}: {fault}");
+            }
+        }
+        // The relay would hold the sockets of other services too.
+        for path in [
+            "/.s.PGSQL.5432",
+            "/run/.s.PGSQL.5432",
+            "/run/user/1000/.s.PGSQL.5432",
+        ] {
+            let fault = fault(path, false);
+            assert!(fault.starts_with("other services"), "{path}: {fault}");
+        }
+    }
 }

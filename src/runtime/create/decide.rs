@@ -192,7 +192,7 @@ fn engines_filter(spec: &Spec) -> Option<&LinuxSeccomp> {
 
 fn without_policy(bundle: &Bundle) -> Result<BundleWalls, RuntimeError> {
     let spec = &bundle.spec;
-    reach::check(spec, net_settings(spec))?;
+    reach::check(spec, net_settings(spec, inode))?;
     for mount in spec.mounts().iter().flatten() {
         let place = probe::destination(&bundle.rootfs, mount.destination());
         reach::check_mount(mount, &place)?;
@@ -344,19 +344,53 @@ fn names(spec: &Spec, facts: &BundleFacts, plan: &mut Plan) -> EngineFiles {
 
 /// Whose `net.*` settings the spec has. Without a network namespace, or with a path to the runtime's own, they are the
 /// host's.
-fn net_settings(spec: &Spec) -> NetSettings {
+fn net_settings(spec: &Spec, identity: impl Fn(&Path) -> Option<(u64, u64)>) -> NetSettings {
     let namespaces = spec.linux().as_ref().and_then(|l| l.namespaces().as_ref());
     let mut all = namespaces.into_iter().flatten();
     let Some(namespace) = all.find(|n| n.typ() == LinuxNamespaceType::Network) else {
         return NetSettings::Host;
     };
-    let identity = |path: &Path| {
-        let stat = fs::metadata(path).ok();
-        stat.map(|s| (s.dev(), s.ino()))
-    };
-    let named = namespace.path().as_deref();
-    match named.map(|path| identity(path) == identity(Path::new("/proc/self/ns/net"))) {
-        Some(true) => NetSettings::Host,
-        _ => NetSettings::Own,
+    match namespace.path().as_deref() {
+        Some(path) if identity(path) == identity(Path::new("/proc/self/ns/net")) => {
+            NetSettings::Host
+        }
+        Some(_) | None => NetSettings::Own,
+    }
+}
+
+/// The device and inode of a file; `None` if it cannot be inspected.
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    let stat = fs::metadata(path).ok();
+    stat.map(|s| (s.dev(), s.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_settings_are_the_hosts_without_a_network_namespace_of_its_own() {
+        let of = |namespaces: serde_json::Value| {
+            let spec = serde_json::json!({
+                "ociVersion": "1.2.0",
+                "linux": {"namespaces": namespaces},
+            });
+            let spec: Spec = serde_json::from_value(spec).unwrap();
+            net_settings(&spec, |path| match path.to_str()? {
+                "/proc/self/ns/net" | "/proc/1/ns/net" => Some((4, 1)),
+                "/run/netns/other" => Some((4, 2)),
+                "/run/netns/same-number" => Some((5, 1)),
+                _ => None,
+            })
+        };
+        let host = NetSettings::Host;
+        assert_eq!(of(serde_json::json!([{"type": "pid"}])), host);
+        let joined = |path: &str| of(serde_json::json!([{"type": "network", "path": path}]));
+        assert_eq!(joined("/proc/1/ns/net"), host);
+        let own = NetSettings::Own;
+        assert_eq!(of(serde_json::json!([{"type": "network"}])), own);
+        for path in ["/run/netns/other", "/run/netns/same-number", "/gone"] {
+            assert_eq!(joined(path), own, "{path}");
+        }
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 
 use oci_spec::runtime::Spec;
 
-use crate::plan::{self, ScratchStorage};
-use crate::policy::{PolicyName, ScratchOn};
+use crate::plan::{self, DecidedPlan, ScratchStorage};
+use crate::policy::PolicyName;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::state::record::Record;
 use crate::runtime::state::user_dirs::{DirUse, check_way};
@@ -35,20 +35,20 @@ pub(super) fn settle(record: &mut Record, maker: Option<DiskMaker>) -> Result<()
         return Ok(());
     };
     let words = "make the scratch disk";
-    let why = match maker.outcome().map_err(RuntimeError::io(words))? {
-        None => return Ok(()),
-        Some(why) => why,
-    };
-    let decided = &mut **decided;
+    match maker.outcome().map_err(RuntimeError::io(words))? {
+        None => Ok(()),
+        Some(why) => without_disk(decided, why),
+    }
+}
+
+fn without_disk(decided: &mut DecidedPlan, why: String) -> Result<(), RuntimeError> {
     let plan = &mut decided.plan;
-    match plan.filesystem.scratch_on {
-        ScratchOn::Disk => Err(no_disk(&decided.resolved.name, why)),
-        ScratchOn::Auto | ScratchOn::Memory => {
-            let files = &mut plan.filesystem;
-            plan.warnings
-                .push(plan::scratch::in_memory_instead(files, &why));
+    match plan::scratch::without_disk(&mut plan.filesystem, &why) {
+        Some(warning) => {
+            plan.warnings.push(warning);
             Ok(())
         }
+        None => Err(no_disk(&decided.resolved.name, why)),
     }
 }
 
@@ -58,4 +58,31 @@ fn no_disk(policy: &PolicyName, why: String) -> RuntimeError {
         why,
     }
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::sample;
+    use crate::policy::ScratchOn;
+
+    #[test]
+    fn the_record_says_that_memory_is_used_and_a_demanded_disk_fails_create() {
+        let settled = |on| {
+            let mut plan = sample();
+            plan.filesystem.scratch_on = on;
+            plan.filesystem.scratch_place = ScratchStorage::Disk;
+            let mut record = Record::with_plan("c1", plan);
+            let decided = record.decided.as_mut().unwrap();
+            let settled = without_disk(decided, "full".to_owned());
+            let place = decided.plan.filesystem.scratch_place;
+            settled.map(|()| (place, decided.plan.warnings.len()))
+        };
+        let before = sample().warnings.len();
+        for on in [ScratchOn::Auto, ScratchOn::Memory] {
+            assert_eq!(settled(on).unwrap(), (ScratchStorage::Memory, before + 1));
+        }
+        let error = settled(ScratchOn::Disk).unwrap_err().to_string();
+        assert!(error.contains("full"), "{error}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Refusals of `create`, before it has made anything.
 
+use std::path::Path;
+
 use oci_spec::runtime::Spec;
 
 use super::decide::BundleDecision;
@@ -50,10 +52,15 @@ pub(super) fn check(
     if let Some(all) = spec.hooks() {
         hooks::check(all)?;
     }
-    let terminal = decision.has_terminal();
-    if terminal && streams.console.is_none() {
-        return Err(CreateError::NoConsoleSocket.into());
-    }
+    let call = CreateFacts {
+        has_terminal: decision.has_terminal(),
+        console: streams.console,
+        relayed: streams.relayed,
+        no_new_keyring: args.no_new_keyring,
+        notify_socket: notify::host(),
+        wrapped: decision.wrapped,
+    };
+    call.check_terminal()?;
     let linux = spec.linux().as_ref();
     if let Some(resources) = linux.and_then(|l| l.resources().as_ref()) {
         limits::warn_of_kernel_memory(resources);
@@ -63,15 +70,110 @@ pub(super) fn check(
     if plan.is_none() {
         return Ok(agent);
     }
-    if args.no_new_keyring {
-        return Err(CreateError::Keyring.into());
-    }
-    // `wrap`, which has mounts of its own, passes on only listed variables of its environment.
-    if notify::host().is_some() && !decision.wrapped {
-        return Err(CreateError::NotifySocket.into());
-    }
-    if !streams.relayed && !terminal {
+    call.check_under_policy()?;
+    if call.is_left_alone() {
         streams.stdio = relay::detached("this command", std::mem::take(&mut streams.stdio))?;
     }
     Ok(agent)
+}
+
+/// What a caller gives to `create` besides the bundle.
+struct CreateFacts<'a> {
+    /// The init process gets a terminal.
+    has_terminal: bool,
+    /// `--console-socket`
+    console: Option<&'a Path>,
+    /// This process relays the container's streams.
+    relayed: bool,
+    /// `--no-new-keyring`
+    no_new_keyring: bool,
+    /// The socket in the caller's NOTIFY_SOCKET.
+    notify_socket: Option<String>,
+    /// The caller is `wrap`.
+    wrapped: bool,
+}
+
+impl CreateFacts<'_> {
+    /// Refuses a terminal that goes nowhere.
+    fn check_terminal(&self) -> Result<(), CreateError> {
+        match self.has_terminal && self.console.is_none() {
+            true => Err(CreateError::NoConsoleSocket),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses what gives the workload keys or a socket of the node.
+    fn check_under_policy(&self) -> Result<(), CreateError> {
+        if self.no_new_keyring {
+            return Err(CreateError::Keyring);
+        }
+        // `wrap`, which has mounts of its own, passes on only listed variables of its environment.
+        if self.notify_socket.is_some() && !self.wrapped {
+            return Err(CreateError::NotifySocket);
+        }
+        Ok(())
+    }
+
+    /// Whether the init process has the caller's own descriptors, and no process relays them.
+    fn is_left_alone(&self) -> bool {
+        !self.relayed && !self.has_terminal
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `create` without an option.
+    fn plain() -> CreateFacts<'static> {
+        CreateFacts {
+            has_terminal: false,
+            console: None,
+            relayed: false,
+            no_new_keyring: false,
+            notify_socket: None,
+            wrapped: false,
+        }
+    }
+
+    #[test]
+    fn a_terminal_needs_a_console_socket_and_nothing_else_does() {
+        let mut call = plain();
+        assert!(call.check_terminal().is_ok());
+        call.has_terminal = true;
+        let refused = call.check_terminal();
+        assert!(matches!(refused, Err(CreateError::NoConsoleSocket)));
+        call.console = Some(Path::new("/run/console.sock"));
+        assert!(call.check_terminal().is_ok());
+    }
+
+    #[test]
+    fn under_a_policy_no_key_and_no_socket_of_the_node_is_handed_in() {
+        let mut call = plain();
+        assert!(call.check_under_policy().is_ok());
+        call.notify_socket = Some("/run/systemd/notify".to_owned());
+        let refused = call.check_under_policy();
+        assert!(matches!(refused, Err(CreateError::NotifySocket)));
+        call.wrapped = true;
+        assert!(call.check_under_policy().is_ok());
+        call.no_new_keyring = true;
+        for wrapped in [true, false] {
+            call.wrapped = wrapped;
+            let refused = call.check_under_policy();
+            assert!(matches!(refused, Err(CreateError::Keyring)));
+        }
+    }
+
+    #[test]
+    fn the_callers_input_is_replaced_where_neither_a_relay_nor_a_terminal_stands_between() {
+        let of = |relayed, has_terminal| CreateFacts {
+            relayed,
+            has_terminal,
+            ..plain()
+        };
+        assert!(of(false, false).is_left_alone());
+        for (relayed, has_terminal) in [(true, false), (false, true), (true, true)] {
+            assert!(!of(relayed, has_terminal).is_left_alone());
+        }
+    }
 }

@@ -103,3 +103,26 @@ pub fn not_watched(all: Vec<WritableMount>) -> Vec<Event> {
         .map(|writable| mounts::not_watched(writable.place.what(), why))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::sample_policy;
+
+    #[test]
+    fn a_writable_mount_is_allowed_by_its_own_field_before_that_of_all_mounts() {
+        let mut policy = sample_policy();
+        policy.filesystem.write = ["/listed".parse().unwrap()].into();
+        for (mounts, other) in [
+            (MountRule::Keep, Some(Field::FilesystemMounts)),
+            (MountRule::Volumes, Some(Field::FilesystemMounts)),
+            (MountRule::ReadOnly, None),
+            (MountRule::Drop, None),
+        ] {
+            policy.filesystem.mounts = mounts;
+            let listed = field(&policy, "/listed");
+            assert_eq!(listed, Some(Field::FilesystemWrite), "{mounts:?}");
+            assert_eq!(field(&policy, "/other"), other, "{mounts:?}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ use crate::enforce::unconfined::UnconfinedProcess;
 use crate::enforce::walls::{
     CommonSetup, ExecWork, FilterWall, JoinTargets, PolicyWalls, ProcessWalls, Role,
 };
-use crate::plan::CapabilitySets;
+use crate::plan::{CapabilitySets, ExecTime};
 use crate::runtime::agent::{self, Moment, SeccompAgent};
 use crate::runtime::clock;
 use crate::runtime::error::RuntimeError;
@@ -32,7 +32,7 @@ use crate::runtime::network::calls;
 use crate::runtime::own_sandbox;
 use crate::runtime::pidfd;
 use crate::runtime::state::half_made::{self, FreezerFile};
-use crate::runtime::state::record::ProcessId;
+use crate::runtime::state::record::{ProcessId, Record};
 use crate::runtime::state::report;
 use crate::runtime::state::store::ContainerPaths;
 use crate::seccomp::SavedFilter;
@@ -100,33 +100,20 @@ impl<'a> Execution<'a> {
         init.ok_or(RuntimeError::NotRunning)
     }
 
-    /// The syscall wall's program, as `create` saved it. A missing program must not mean a missing wall.
+    /// The syscall wall's program, as `create` saved it.
     pub(super) fn read_filter(&self) -> Result<Option<SavedFilter>, RuntimeError> {
         let record = &self.target.record;
-        let kept = filter::read(&self.place.filter(), record.filter_hash.as_deref())?;
-        if kept.is_some() == record.filtered {
-            return Ok(kept);
-        }
-        Err(RuntimeError::State {
-            verb: "exec in",
-            id: record.id.clone(),
-            why: "its seccomp filter is gone from the state directory".to_owned(),
-        })
+        let saved = filter::read(&self.place.filter(), record.filter_hash.as_deref())?;
+        check_filter(record, saved)
     }
 
     /// Opens the cgroup of the container that the process joins: one of its own, under `time.exec`.
     pub(super) fn open_cgroup(&mut self, init: ProcessId) -> Result<SubCgroup, RuntimeError> {
         let controllers = self.target.record.controllers()?;
         let mut cgroup = sub_cgroup::open(&self.args.cgroup, &controllers, init)?;
-        let limit = self.target.record.plan().and_then(|plan| plan.exec_time);
-        // `verify` ends its own in time. The container's author must not choose how much of it runs.
-        let limit = limit.filter(|_| self.by != Some(Actor::Verify));
-        let Some(limit) = limit else {
+        let Some(limit) = time_limit(&self.target.record, self.args, self.by)? else {
             return Ok(cgroup);
         };
-        if !self.args.cgroup.is_empty() {
-            return Err(ExecError::TimedSubCgroup.into());
-        }
         let timed = TimedExec::make(self.place, &controllers, limit)?;
         if let Some(tasks) = timed.tasks() {
             cgroup
@@ -281,6 +268,37 @@ impl<'a> Execution<'a> {
     }
 }
 
+/// The limit of `time.exec` for a process that this actor starts.
+fn time_limit(
+    record: &Record,
+    args: &cli::Exec,
+    by: Option<Actor>,
+) -> Result<Option<ExecTime>, ExecError> {
+    // `verify` ends its own in time. The container's author must not choose how much of it runs.
+    if by == Some(Actor::Verify) {
+        return Ok(None);
+    }
+    match record.plan().and_then(|plan| plan.exec_time) {
+        Some(_) if !args.cgroup.is_empty() => Err(ExecError::TimedSubCgroup),
+        limit => Ok(limit),
+    }
+}
+
+/// The saved program, if the container has one by its record. A missing program must not mean a missing wall.
+fn check_filter(
+    record: &Record,
+    saved: Option<SavedFilter>,
+) -> Result<Option<SavedFilter>, RuntimeError> {
+    if saved.is_some() == record.filtered {
+        return Ok(saved);
+    }
+    Err(RuntimeError::State {
+        verb: "exec in",
+        id: record.id.clone(),
+        why: "its seccomp filter is gone from the state directory".to_owned(),
+    })
+}
+
 /// Reports the process to the caller. A failure ends it: the caller would not know of it.
 pub(super) fn announce(args: &cli::Exec, pid: i32) -> Result<(), RuntimeError> {
     tell(args, pid).inspect_err(|_| end(pid))
@@ -302,5 +320,66 @@ fn end(pid: i32) {
         .and_then(|()| nix::sys::wait::waitpid(pid, None));
     if let Err(e) = ended {
         log::debug!("end process {pid}: {e}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arguments;
+    use super::*;
+    use crate::plan::tests::sample;
+    use crate::policy::SleepRule;
+
+    /// A program that allows every call.
+    fn filter() -> SavedFilter {
+        let allow = crate::seccomp::Instruction {
+            code: 0x06,
+            jt: 0,
+            jf: 0,
+            k: 0x7fff_0000,
+        };
+        SavedFilter {
+            program: crate::seccomp::FilterProgram::new(vec![allow]).unwrap(),
+            flags: 0,
+        }
+    }
+
+    #[test]
+    fn a_missing_filter_is_an_error_and_no_process_without_one() {
+        let mut record = Record::bare("c1");
+        assert!(check_filter(&record, None).unwrap().is_none());
+        // The record names no program, so this one is not the container's.
+        assert!(check_filter(&record, Some(filter())).is_err());
+        record.filtered = true;
+        assert!(check_filter(&record, Some(filter())).unwrap().is_some());
+        assert_eq!(
+            check_filter(&record, None).unwrap_err().to_string(),
+            "cannot exec in container c1: its seccomp filter is gone from the state directory"
+        );
+    }
+
+    #[test]
+    fn time_exec_limits_every_process_but_those_of_verify() {
+        let limit = ExecTime {
+            limit: "2m".parse().unwrap(),
+            grace: "5s".parse().unwrap(),
+            sleep: SleepRule::Counts,
+        };
+        let mut plan = sample();
+        plan.exec_time = Some(limit);
+        let timed = Record::with_plan("c1", plan);
+        let (plain, inside) = (arguments(""), arguments("--cgroup /a"));
+        assert_eq!(time_limit(&timed, &plain, None).unwrap(), Some(limit));
+        assert!(matches!(
+            time_limit(&timed, &inside, None),
+            Err(ExecError::TimedSubCgroup)
+        ));
+        let verify = Some(Actor::Verify);
+        for args in [&plain, &inside] {
+            assert_eq!(time_limit(&timed, args, verify).unwrap(), None);
+            for record in [Record::with_plan("c1", sample()), Record::bare("c1")] {
+                assert_eq!(time_limit(&record, args, None).unwrap(), None);
+            }
+        }
     }
 }

@@ -91,19 +91,11 @@ fn refused(record: &Record, why: String) -> RuntimeError {
 mod tests {
     use super::super::arguments;
     use super::*;
-    use crate::plan::DecidedPlan;
-    use crate::plan::tests::{sample, sample_policy};
+    use crate::plan::tests::sample;
 
     /// A container without a policy, and one with.
     fn records() -> [Record; 2] {
-        let mut walled = Record::bare("c1");
-        let decided = DecidedPlan {
-            plan: sample(),
-            resolved: sample_policy(),
-            origins: Default::default(),
-        };
-        walled.decided = Some(decided.into());
-        [Record::bare("c1"), walled]
+        [Record::bare("c1"), Record::with_plan("c1", sample())]
     }
 
     /// The answers for a container without a policy and for one with: nothing, or the message.

@@ -48,7 +48,55 @@ fn lost(place: &ContainerPaths) -> Option<ProcessId> {
     let spec: Spec = bundle::read_json(&place.dir().join("config.json")).ok()?;
     pod_role(&spec).filter(|role| *role == SANDBOX)?;
     let record = Record::read(&place.dir()).ok()?;
+    init_without_sidecar(&record, ProcessId::is_alive)
+}
+
+/// The init process of a started container that lives without its sidecar.
+fn init_without_sidecar(
+    record: &Record,
+    is_alive: impl Fn(ProcessId) -> bool,
+) -> Option<ProcessId> {
     let sidecar = record.sidecar.as_ref().filter(|_| record.started)?;
-    let alone = !ProcessId::from(sidecar).is_alive();
-    record.init.filter(|init| alone && init.is_alive())
+    let is_alone = !is_alive(ProcessId::from(sidecar));
+    record.init.filter(|init| is_alone && is_alive(*init))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sidecar::SidecarRecord;
+
+    const fn process(pid: i32) -> ProcessId {
+        ProcessId { pid, start_time: 5 }
+    }
+
+    #[test]
+    fn a_sandbox_is_lost_if_it_lives_and_its_sidecar_does_not() {
+        let (init, sidecar) = (process(10), process(20));
+        let mut record = Record::bare("pod");
+        record.init = Some(init);
+        record.started = true;
+        let lost = |record: &Record, living: &[ProcessId]| {
+            init_without_sidecar(record, |process| living.contains(&process))
+        };
+        assert_eq!(lost(&record, &[init]), None, "it has none");
+        record.sidecar = Some(SidecarRecord {
+            pid: sidecar.pid,
+            start_time: sidecar.start_time,
+            cgroups: Vec::new(),
+            unlimited: Vec::new(),
+            landlock_abi: 0,
+            warden: None,
+        });
+        assert_eq!(lost(&record, &[init]), Some(init));
+        assert_eq!(lost(&record, &[init, sidecar]), None);
+        assert_eq!(lost(&record, &[sidecar]), None);
+        assert_eq!(lost(&record, &[]), None);
+        record.started = false;
+        assert_eq!(
+            lost(&record, &[init]),
+            None,
+            "its sidecar may be on its way"
+        );
+    }
 }

@@ -19,6 +19,7 @@
 
 mod chosen;
 pub mod compare;
+mod end;
 pub mod events;
 pub mod files;
 mod name;
@@ -35,7 +36,6 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use self::receipt::RECEIPT;
 use crate::audit::{self, Context, Event, whole};
 use crate::plan::{Plan, PlannedMount};
 use crate::render::identity::ContainerIdentity;
@@ -46,7 +46,6 @@ use crate::runtime::state::record::Record;
 use crate::runtime::state::store::ContainerPaths;
 use crate::runtime::state::user_dirs::{self, DirUse};
 use crate::runtime::unprivileged;
-use crate::sidecar::{self, SidecarRecord};
 
 /// For root.
 const RUNS: &str = "/var/lib/agentbox/runs";
@@ -242,50 +241,6 @@ impl RunDir {
         }
     }
 
-    /// Ends the run of a deleted container: saves its files, writes its last lines with the ends of the other logs and
-    /// the hashes of the other files, and its receipt.
-    pub fn end(&self, place: &ContainerPaths, record: Option<&Record>, limits: Vec<Event>) {
-        let is_kept = self.kept == RunLifetime::Stays && self.file(audit::NODE).exists();
-        // A failed deletion is tried again. After its line the files must not change any more.
-        if !is_kept {
-            return;
-        }
-        if self.is_over() {
-            if let Some(key) = self.signs(place).filter(|_| !self.file(RECEIPT).exists()) {
-                self.sign(place, &key);
-            }
-            return;
-        }
-        if let Some(record) = record {
-            self.keep(record);
-        }
-        if let Err(error) = self.keep_filter(place) {
-            let why = crate::log::chain(&error);
-            log::warn!("keep the filter with the log: {why}");
-        }
-        let key = self.signs(place);
-        let heads = others(record).map(|name| node_log::head(&self.file(name), name));
-        let mut last = limits;
-        let id = key.as_ref().map(|key| key.public().id());
-        last.push(events::deleted(heads.collect(), self.hashes(), id));
-        self.note(last);
-        if let Some(key) = key {
-            self.sign(place, &key);
-        }
-    }
-
-    /// Logs that the init process has ended, as this process saw it, unless its warden has logged it. The container's sidecar
-    /// logs its counts first.
-    pub fn note_exit(&self, sidecar: Option<&SidecarRecord>, status: i32) {
-        if let Some(sidecar) = sidecar {
-            sidecar::await_end(sidecar);
-        }
-        let is_noted = self.parsed().is_ok_and(|logs| logs.exit().is_some());
-        if !is_noted {
-            self.note(vec![events::ended(status)]);
-        }
-    }
-
     /// Removes a run that never began.
     pub fn discard(&self) {
         if self.kept == RunLifetime::Stays
@@ -374,5 +329,96 @@ pub fn context(record: &Record, identity: ContainerIdentity) -> Context {
         policy: Some(policy.into()),
         policy_hash: text.map(|text| crate::audit::hash(&text)).map(Into::into),
         learn: record.plan().is_some_and(|plan| plan.network.learns()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::signing::SigningPlan;
+    use crate::plan::tests::sample;
+    use crate::plan::{
+        BindAccess, BindMount, ExecTime, FileKind, MappedIds, MountKind, MountReason, ProgramMode,
+        SourceIdentity,
+    };
+    use crate::policy::SleepRule;
+
+    fn bind(source: &str, access: BindAccess) -> PlannedMount {
+        let bind = BindMount {
+            source: source.into(),
+            judged: SourceIdentity {
+                dev: 1,
+                ino: 2,
+                kind: FileKind::Directory,
+            },
+            access,
+            programs: ProgramMode::Run,
+            ids: MappedIds::Node,
+        };
+        PlannedMount {
+            destination: "/data".into(),
+            kind: MountKind::Bind(bind),
+            why: MountReason::Other,
+        }
+    }
+
+    #[test]
+    fn a_log_is_not_kept_where_the_container_may_write_it() {
+        let is_written = |source, access| {
+            let mounts = [bind("/srv", BindAccess::ReadWrite), bind(source, access)];
+            written_over(Path::new(RUNS), &mounts).is_some()
+        };
+        let sources = [
+            "/",
+            "/var/lib",
+            "/var/lib/agentbox/runs",
+            "/var/lib/agentbox/runs/20260102T030405.678Z-c1",
+        ];
+        for source in sources {
+            assert!(is_written(source, BindAccess::ReadWrite), "{source}");
+            assert!(!is_written(source, BindAccess::ReadOnly), "{source}");
+        }
+        for source in ["/var/lib/agentbox/runs2", "/var/lib/docker", "/srv/runs"] {
+            assert!(!is_written(source, BindAccess::ReadWrite), "{source}");
+        }
+    }
+
+    /// The logs that are made at the start of a run, and those whose ends its last line names.
+    fn logs(record: &Record) -> [Vec<&'static str>; 2] {
+        let start = RunStart {
+            context: Context::default(),
+            events: Vec::new(),
+            record,
+        };
+        [start.others().collect(), others(Some(record)).collect()]
+    }
+
+    #[test]
+    fn a_run_has_the_logs_of_the_writers_that_it_has() {
+        let walls = [audit::SIDECAR, audit::WARDEN];
+        // Without walls no other process writes. The last line still names those that would be there.
+        let unconfined = logs(&Record::bare("c1"));
+        assert_eq!(unconfined, [vec![], walls.to_vec()]);
+        let mut plan = sample();
+        let none = Record::with_plan("c1", plan.clone());
+        assert_eq!(logs(&none), [walls; 2].map(Vec::from));
+        plan.network.signing = Some(SigningPlan {
+            keys: Default::default(),
+        });
+        let signing = Record::with_plan("c1", plan.clone());
+        let with_ssh = [audit::SIDECAR, audit::WARDEN, audit::SSH];
+        assert_eq!(logs(&signing), [with_ssh; 2].map(Vec::from));
+        let socket = "/run/postgresql/.s.PGSQL.5432".parse().unwrap();
+        plan.network.sockets.insert(socket);
+        let limit = ExecTime {
+            limit: "2m".parse().unwrap(),
+            grace: "5s".parse().unwrap(),
+            sleep: SleepRule::Counts,
+        };
+        plan.time = Some(limit.of_one());
+        let all = Record::with_plan("c1", plan);
+        assert_eq!(logs(&all), [whole::OTHERS; 2].map(Vec::from));
+        let unread: Vec<&str> = others(None).collect();
+        assert_eq!(unread, whole::OTHERS, "a record that cannot be read");
     }
 }

@@ -282,6 +282,19 @@ pub fn root(dir: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 impl Record {
+    /// A container with this plan, for tests.
+    pub fn with_plan(id: &str, plan: Plan) -> Self {
+        let decided = crate::plan::DecidedPlan {
+            plan,
+            resolved: crate::plan::tests::sample_policy(),
+            origins: Default::default(),
+        };
+        Self {
+            decided: Some(decided.into()),
+            ..Self::bare(id)
+        }
+    }
+
     /// A container without a policy, for tests.
     pub fn bare(id: &str) -> Self {
         Self {

@@ -26,6 +26,7 @@
 //! | [`loopback`] | the command's sockets |
 //! | [`refused`] | the closing lines about servers and connections |
 //! | [`yama`] | what Yama forbids to this process |
+//! | [`unkept`] | why this kernel, Yama or the filter cannot keep a policy |
 
 mod attributes;
 mod caller;
@@ -45,6 +46,7 @@ mod start;
 mod streams;
 mod supervise;
 mod terminals;
+mod unkept;
 mod yama;
 
 use std::path::{Path, PathBuf};
@@ -139,7 +141,7 @@ fn run_decided(
     let RequestSetup { reading, trust } = decision.given;
     let terminals = streams::terminals();
     let mut plan = decided.plan.clone();
-    refuse_honey_that_ends(&plan)?;
+    unkept::refuse_honey_that_ends(&plan)?;
     // Held until the proxy has its port, so that it gets another one.
     let reserved = servers::reserve(&plan.network.inbound)?;
     let proxy = proxy::listen(&mut plan)?;
@@ -203,16 +205,6 @@ fn run_decided(
     ended
 }
 
-fn refuse_honey_that_ends(plan: &Plan) -> Result<()> {
-    if plan.network.honey_ends() {
-        bail!(
-            "a honey value of the node's file ends a container (then = \"end\"), and with --walls landlock there is none to end: \
-             use other walls, or then = \"log\""
-        );
-    }
-    Ok(())
-}
-
 /// Decides with the caller's rights, so that hidden paths include those that only root can see.
 fn decide_in(
     place: &RunTempDir,
@@ -220,12 +212,7 @@ fn decide_in(
     wanted: &WrapRequest,
     secrets: UserSecretReader<'_>,
 ) -> Result<DecidedRun> {
-    if wanted.name.is_some() {
-        let why = "--name is for other commands, which find no record of such a run: leave it out";
-        bail!(WrapRefusal::NotByLandlock(why.to_owned()));
-    }
-    if wanted.caches == Caches::Kept {
-        let why = "caches are shown by mounts: leave --keep-caches out, or caches = \"keep\" of the settings";
+    if let Some(why) = refused_option(wanted.name.as_deref(), wanted.caches) {
         bail!(WrapRefusal::NotByLandlock(why.to_owned()));
     }
     let bundle = place.bundle();
@@ -255,6 +242,19 @@ fn decide_in(
     })
 }
 
+/// Why an option of `wrap` has no meaning with these walls.
+fn refused_option(name: Option<&str>, caches: Caches) -> Option<&'static str> {
+    match (name, caches) {
+        (Some(_), _) => {
+            Some("--name is for other commands, which find no record of such a run: leave it out")
+        }
+        (None, Caches::Kept) => Some(
+            "caches are shown by mounts: leave --keep-caches out, or caches = \"keep\" of the settings",
+        ),
+        (None, Caches::Private | Caches::Hidden) => None,
+    }
+}
+
 /// The results of the preparations, once judged.
 struct DecidedRun {
     decision: BundleDecision,
@@ -273,16 +273,7 @@ fn abi() -> Result<u32> {
 
 /// Refuses what these walls cannot enforce.
 fn check(decided: &DecidedPlan, place: &RunTempDir) -> Result<()> {
-    if let Some(why) = cannot::refusal(decided, abi()?) {
-        bail!(WrapRefusal::NotByLandlock(why));
-    }
-    let publishes = !decided.plan.network.inbound.is_empty();
-    if let Some(why) = ptrace_scope().refusal().filter(|_| publishes) {
-        bail!(WrapRefusal::NotByLandlock(why));
-    }
-    let denied = filter::denied_anyway(&decided.plan);
-    if let Some(name) = denied.first() {
-        let why = format!("syscalls.allow has {name}, which would undo a wall here");
+    if let Some(why) = unkept::refusal(decided, abi()?, ptrace_scope()) {
         bail!(WrapRefusal::NotByLandlock(why));
     }
     let real = RealPaths::default();
@@ -383,4 +374,22 @@ fn writable(rules: &[rules::LandlockRule]) -> Vec<PathBuf> {
                 .unwrap_or_else(|_| rule.path.clone())
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_for_records_and_mounts_are_refused_by_name() {
+        for caches in [Caches::Private, Caches::Hidden] {
+            assert_eq!(refused_option(None, caches), None);
+        }
+        let kept = refused_option(None, Caches::Kept).unwrap();
+        assert!(kept.contains("--keep-caches"), "{kept}");
+        for caches in [Caches::Private, Caches::Kept, Caches::Hidden] {
+            let named = refused_option(Some("mine"), caches).unwrap();
+            assert!(named.starts_with("--name"), "{named}");
+        }
+    }
 }
