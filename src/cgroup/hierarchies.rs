@@ -123,15 +123,17 @@ impl Hierarchies {
         all.find(|line| line.kind == "cgroup" && line.has_option(name))
     }
 
+    /// Not a mount elsewhere if there are cgroups below [`ROOT`]: on a node with v1, other programs mount v2 for themselves
+    /// (Cilium at /run/cilium/cgroupv2), and unmount it.
     fn v2_mount(&self) -> Option<&MountLine> {
+        let elsewhere = !self.mounts.iter().any(is_usual);
         let mut all = self.each_once().into_iter();
-        all.find(|line| line.kind == "cgroup2")
+        all.find(|line| line.kind == "cgroup2" && (elsewhere || is_usual(line)))
     }
 
     /// Each hierarchy once, below [`ROOT`] if possible. A second mount of it (in a chroot, in another container's
     /// image) may be read-only, covered, or partial.
     fn each_once(&self) -> Vec<&MountLine> {
-        let is_usual = |line: &MountLine| line.point.starts_with(ROOT);
         let mut found: Vec<&MountLine> = Vec::new();
         for line in &self.mounts {
             match found.iter_mut().find(|known| known.device == line.device) {
@@ -142,6 +144,11 @@ impl Hierarchies {
         }
         found
     }
+}
+
+/// Whether a hierarchy is mounted where engines look for it.
+fn is_usual(line: &MountLine) -> bool {
+    line.point.starts_with(ROOT)
 }
 
 /// The visible path of a cgroup of this hierarchy.

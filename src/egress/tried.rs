@@ -5,10 +5,14 @@
 //! attempt at a fixed target counted as `verify`'s, and no other.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::rules::Host;
+
+/// The longest that one `verify` tries, from the first instruction of its program inside to its last line.
+pub const TRIED_WITHIN: Duration = Duration::from_secs(14);
 
 /// An address of a block that no network uses (RFC 5737, TEST-NET-1).
 pub const NOBODYS_ADDRESS: &str = "192.0.2.1";

@@ -13,12 +13,10 @@ use serde::Serialize;
 use super::inside::{Answer, OutputLine};
 use super::probe::Finding;
 use super::promise::Promise;
-use crate::egress::tried::TriedPorts;
+use crate::egress::tried::{TRIED_WITHIN, TriedPorts};
 use crate::runtime::foreground::relay::Stdio;
 use crate::sys::socket;
 
-/// Time for the program inside from its first instruction to its last line. It stops by itself earlier.
-const WITHIN: Duration = Duration::from_millis(2200);
 /// Time for its end.
 const END_WITHIN: Duration = Duration::from_secs(1);
 /// More bytes than all lines of all probes.
@@ -82,7 +80,8 @@ impl ProbePipes {
         promise: &Promise,
         announce: impl Fn(TriedPorts) -> Answer,
     ) -> Result<ProbeOutput> {
-        let end = Instant::now() + WITHIN;
+        // The program stops by itself earlier.
+        let end = Instant::now() + TRIED_WITHIN;
         self.tell(promise, end)?;
         let mut bytes = Vec::new();
         let mut said = ProbeOutput {

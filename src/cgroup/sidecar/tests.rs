@@ -39,6 +39,16 @@ fn files(plan: &CgroupPlan) -> Vec<String> {
     plan.directories.iter().flat_map(of).collect()
 }
 
+/// Former fault: a start failed where another program unmounted its own v2 hierarchy in that moment.
+#[test]
+fn a_node_with_v1_uses_no_v2_hierarchy_of_another_program() {
+    let others = HYBRID.replace("/sys/fs/cgroup/unified", "/run/other/cgroupv2");
+    let node = Hierarchies::parse(others.as_bytes());
+    assert_eq!(node.v2(), None);
+    let plan = plan_on(&node, &set(&["pids"]), &config("/docker", "s")).unwrap();
+    assert_eq!(plan.missing().len(), 1);
+}
+
 #[test]
 fn a_hybrid_node_takes_v1_first_then_v2_and_reports_the_rest() {
     let node = Hierarchies::parse(HYBRID.as_bytes());

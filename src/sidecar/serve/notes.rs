@@ -8,7 +8,7 @@ use super::addition::MissingRule;
 use super::config::LatePorts;
 use super::reader_line::GONE;
 use super::refusal::Refusal;
-use super::tried::TRIED_WITHIN_MS;
+use super::tried::COUNT_WITHIN_MS;
 use super::wall::Wall;
 use crate::audit::{Actor, ConnectionKind, Event, EventDetail, Verdict, WallName};
 use crate::egress::tried::TriedPorts;
@@ -260,7 +260,7 @@ fn write_down(
 impl Wall {
     /// Sets the ports from which `verify` tries; none when it is done.
     pub fn expect_tried(&self, from: TriedPorts) {
-        let until_ms = self.milliseconds().saturating_add(TRIED_WITHIN_MS);
+        let until_ms = self.milliseconds().saturating_add(COUNT_WITHIN_MS);
         self.tried.until_ms.set(until_ms);
         self.tried.from.replace(from);
     }

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 
 use crate::audit::Actor;
-use crate::egress::tried::TriedPorts;
+use crate::egress::tried::{TRIED_WITHIN, TriedPorts};
 
-/// How long the ports count. One `verify` tries no longer, even if it dies.
-pub(super) const TRIED_WITHIN_MS: u64 = 3_000;
+/// How long the ports count, in milliseconds: a second longer than one `verify` tries, even if it dies.
+pub(super) const COUNT_WITHIN_MS: u64 = TRIED_WITHIN.as_secs() * 1000 + 1000;
 
 /// The attempts that `verify` announced, and the actor whose attempt the sidecar handles now.
 #[derive(Debug, Default)]

@@ -131,8 +131,11 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
     // It may execute its program, or end, while it is read. So a fault counts only if it is seen twice.
     let mut seen: Option<Finding> = None;
     loop {
-        let found = faults(view, pid);
-        let is_ours = Some(pid) != view.pid && is_this_program(pid);
+        // It may execute its program while its faults are read, which are then those of its start. One that began to exit
+        // before has those of its end; later, what was read counts.
+        let (before, found, after) = (Program::of(pid), faults(view, pid), Program::of(pid));
+        let is_passing =
+            Some(pid) != view.pid && (before != Program::Another || after == Program::This);
         // A process that ends while it is read has no namespaces.
         let ended = !id.is_alive();
         let faults = match found {
@@ -144,7 +147,7 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
         if finding.outcome == Outcome::Held {
             return finding;
         }
-        match (is_ours, Instant::now() >= until) {
+        match (is_passing, Instant::now() >= until) {
             // Another process may have its pid by now.
             (false, _)
                 if seen.is_some() && members(view).is_ok_and(|now| !now.all.contains(&pid)) =>
@@ -156,7 +159,7 @@ fn one(view: &ContainerView<'_>, pid: i32, until: Instant) -> Finding {
                 seen = Some(finding);
                 std::thread::sleep(PAUSE);
             }
-            // A process that keeps running this program is not starting.
+            // A process that stays so neither starts nor ends.
             (true, true) => return finding,
             (true, false) => {
                 seen = None;
@@ -175,12 +178,27 @@ fn ended_after(seen: Option<Finding>) -> Finding {
     }
 }
 
-fn is_this_program(pid: i32) -> bool {
-    let inode = |process: &str| {
-        let found = fs::metadata(format!("/proc/{process}/exe")).ok()?;
-        Some((found.dev(), found.ino()))
-    };
-    inode("self").is_some_and(|own| inode(&pid.to_string()) == Some(own))
+/// The program of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    This,
+    Another,
+    /// None any more: an exiting process loses its memory before its state says so (do_exit of kernel/exit.c).
+    Gone,
+}
+
+impl Program {
+    fn of(pid: i32) -> Self {
+        let inode = |process: &str| {
+            let found = fs::metadata(format!("/proc/{process}/exe"))?;
+            io::Result::Ok((found.dev(), found.ino()))
+        };
+        match (inode("self"), inode(&pid.to_string())) {
+            (_, Err(error)) if error.kind() == io::ErrorKind::NotFound => Self::Gone,
+            (Ok(own), Ok(its)) if own == its => Self::This,
+            _ => Self::Another,
+        }
+    }
 }
 
 /// The faults of a process or a thread.
