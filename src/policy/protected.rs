@@ -117,7 +117,7 @@ mod tests {
         let error = ProtectedName::typed(".github/").unwrap_err().to_string();
         assert_eq!(
             error,
-            "\".github\" is not on the list, which has .github/hooks, .github/agents, .github/workflows, .github/actions: name each"
+            "\".github\" is not on the list, which has .github/hooks, .github/extensions, .github/lsp.json, .github/mcp.json, .github/agents, .github/workflows, .github/actions: name each"
         );
         for other in ["", ".git-hub", "github"] {
             let error = ProtectedName::typed(other).unwrap_err().to_string();
