@@ -2,13 +2,21 @@
 //! text without those. Only settings known to be harmless stay (`policies/protected.toml`): a list of harmful ones
 //! would never be complete.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
 
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
+
+use super::git_remote::{
+    NOWHERE, is_elsewhere, is_pushed_branch, is_remote_name, pushes_current_branch,
+    writes_remote_refs,
+};
+
+/// The most bytes of all keys of a file.
+const KEYS: usize = 8 << 20;
 
 /// A setting of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +31,7 @@ pub struct GitSetting {
     pub range: Range<usize>,
 }
 
-/// Git would not accept the file.
+/// Git would not accept the file, or it has more than anyone's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoGitConfig;
 
@@ -32,30 +40,43 @@ pub struct NoGitConfig;
 #[serde(deny_unknown_fields)]
 pub(super) struct HarmlessSettings {
     keys: BTreeSet<String>,
+    /// With an address of another machine.
+    urls: BTreeSet<String>,
+    /// With a remote of the same file.
+    remotes: BTreeSet<String>,
+    /// With a refspec that writes only what comes from a remote.
+    refspecs: BTreeSet<String>,
+    /// With a branch, and no replaced object.
+    merges: BTreeSet<String>,
+    /// With a refspec that sends the current branch alone.
+    pushes: BTreeSet<String>,
+    /// With one of these values.
+    values: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl HarmlessSettings {
-    /// Whether a setting names no program and no file. A url with `::` names a program of git's, `git-remote-NAME`, and
-    /// may stand in place of a remote's name.
-    fn has(&self, setting: &GitSetting) -> bool {
-        let key = &setting.key;
-        let remote = [&b"url"[..], b"remote", b"pushdefault"];
-        if remote.iter().any(|end| key.ends_with(end))
-            && setting.value.windows(2).any(|two| two == b"::")
-        {
-            return false;
-        }
-        let first = key.iter().position(|byte| *byte == b'.');
-        let last = key.iter().rposition(|byte| *byte == b'.');
-        let (Some(first), Some(last)) = (first, last) else {
+    /// Whether a setting names no program and no file. `remotes` has the names of the file's remotes.
+    fn has(&self, setting: &GitSetting, remotes: &BTreeSet<&[u8]>) -> bool {
+        let (Some(key), value) = (setting.listed_key(), &setting.value[..]) else {
             return false;
         };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (section, name) = (text(&key[..first]), text(&key[last + 1..]));
-        self.keys.contains(&match first == last {
-            true => format!("{section}.{name}"),
-            false => format!("{section}.*.{name}"),
-        })
+        // A push to the repository itself would write its replaced objects.
+        let is_itself = setting.key.starts_with(b"remote..");
+        // A branch that follows one of the same repository.
+        let follows_own = value == b"." && key == "branch.*.remote";
+        !is_itself && self.keys.contains(&key) && !is_option(value)
+            || self.urls.contains(&key) && is_elsewhere(value)
+            || self.remotes.contains(&key)
+                && (follows_own || remotes.contains(value) || is_elsewhere(value))
+            || self.refspecs.contains(&key) && !is_itself && writes_remote_refs(value)
+            || self.merges.contains(&key) && is_pushed_branch(value)
+            || self.pushes.contains(&key) && !is_itself && pushes_current_branch(value)
+            || self.has_value(&key, value)
+    }
+
+    fn has_value(&self, key: &str, value: &[u8]) -> bool {
+        let mut known = self.values.get(key).into_iter().flatten();
+        known.any(|known| known.as_bytes() == value)
     }
 
     /// The settings that are not harmless and are new; `before` has the hashes of the old ones.
@@ -64,18 +85,53 @@ impl HarmlessSettings {
         settings: &'a [GitSetting],
         (path, before): (&Path, &BTreeSet<String>),
     ) -> Vec<&'a GitSetting> {
-        let refused = |one: &&GitSetting| !self.has(one) && !before.contains(&one.hash(path));
-        settings.iter().filter(refused).collect()
+        let stays = |one: &&GitSetting, remotes: &BTreeSet<&[u8]>| {
+            self.has(one, remotes) || before.contains(&one.hash(path))
+        };
+        // An address that is taken out is replaced, so it keeps the name.
+        let remotes = settings.iter().filter_map(GitSetting::remote_with_url);
+        let remotes = remotes.filter(|name| is_remote_name(name)).collect();
+        let refused = settings.iter().filter(|one| !stays(one, &remotes));
+        refused.collect()
     }
 
     /// The hashes of the settings that are not harmless.
     pub(super) fn hashes(&self, settings: &[GitSetting], path: &Path) -> BTreeSet<String> {
-        let named = settings.iter().filter(|one| !self.has(one));
-        named.map(|one| one.hash(path)).collect()
+        let named = self.refused(settings, (path, &BTreeSet::new()));
+        named.into_iter().map(|one| one.hash(path)).collect()
     }
 }
 
+/// Whether a tool that puts a value into a command would get an option, such as `git rebase --exec=...` of a branch's parent.
+fn is_option(value: &[u8]) -> bool {
+    value.starts_with(b"-") && !value.get(1).is_some_and(u8::is_ascii_digit)
+}
+
 impl GitSetting {
+    /// Its key as the list writes it; `None` if it has no section.
+    fn listed_key(&self) -> Option<String> {
+        let (section, name) = self.ends()?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (section, name) = (text(&self.key[..section]), text(&self.key[name..]));
+        let has_subsection = self.key.len() > section.len() + 1 + name.len();
+        Some(match has_subsection {
+            false => format!("{section}.{name}"),
+            true => format!("{section}.*.{name}"),
+        })
+    }
+
+    /// The name of the remote that has this URL; `None` if it is another setting.
+    fn remote_with_url(&self) -> Option<&[u8]> {
+        self.key.strip_prefix(b"remote.")?.strip_suffix(b".url")
+    }
+
+    /// Where the section ends in its key, and where the name begins.
+    fn ends(&self) -> Option<(usize, usize)> {
+        let first = self.key.iter().position(|byte| *byte == b'.')?;
+        let last = self.key.iter().rposition(|byte| *byte == b'.')?;
+        Some((first, last + 1))
+    }
+
     /// Represents the setting in a plan: its value may be a secret. Another spelling is another setting, so that nothing
     /// depends on how quotes and blanks are read.
     fn hash(&self, path: &Path) -> String {
@@ -107,8 +163,37 @@ impl WholeSettings<'_> {
     }
 }
 
-/// The text without the given settings. Their lines go too, unless something else is on them.
-pub fn without(text: &[u8], taken: &[&GitSetting]) -> Vec<u8> {
+/// The names of the remotes that have an address. First those that a plain `git push` or `git pull` takes.
+pub fn remotes(settings: &[GitSetting]) -> Vec<String> {
+    let with_url = settings.iter().filter(|one| !one.value.is_empty());
+    let named: BTreeSet<&[u8]> = with_url.filter_map(GitSetting::remote_with_url).collect();
+    let followed: BTreeSet<&[u8]> = followed(settings).collect();
+    let mut all: Vec<&[u8]> = named.into_iter().collect();
+    all.sort_by_key(|name| (*name != b"origin", !followed.contains(name)));
+    all.into_iter()
+        .map(|name| String::from_utf8_lossy(name).into_owned())
+        .collect()
+}
+
+/// The remotes of branches, and that of a push.
+fn followed(settings: &[GitSetting]) -> impl Iterator<Item = &[u8]> {
+    let of_branch = |one: &&GitSetting| {
+        let key = one.key.as_slice();
+        let is_branch = key.starts_with(b"branch.")
+            && (key.ends_with(b".remote") || key.ends_with(b".pushremote"));
+        is_branch || key == b"remote.pushdefault"
+    };
+    let names = settings.iter().filter(of_branch);
+    names.map(|one| one.value.as_slice())
+}
+
+/// The text without some of its settings. Their lines go too, unless something else is on them. A remote that would be left without
+/// an address gets one that leads nowhere.
+pub fn without(text: &[u8], settings: &[GitSetting], taken: &[&GitSetting]) -> Vec<u8> {
+    let is_kept = |one: &&GitSetting| !taken.iter().any(|taken| taken.range == one.range);
+    let with_url = |one: &&GitSetting| !one.value.is_empty();
+    let kept = settings.iter().filter(with_url).filter(is_kept);
+    let mut addressed: BTreeSet<&[u8]> = kept.filter_map(GitSetting::remote_with_url).collect();
     let mut rest = Vec::new();
     let mut at = 0;
     for setting in taken {
@@ -120,6 +205,12 @@ pub fn without(text: &[u8], taken: &[&GitSetting]) -> Vec<u8> {
         // A setting may follow its section on one line.
         if rest.last().is_some_and(|last| *last != b'\n') {
             rest.push(b'\n');
+        }
+        if setting
+            .remote_with_url()
+            .is_some_and(|name| addressed.insert(name))
+        {
+            rest.extend([b"\turl = ", NOWHERE, b"\n"].concat());
         }
         at = setting.range.end;
     }
@@ -140,13 +231,20 @@ pub fn parse(text: &[u8]) -> Result<Vec<GitSetting>, NoGitConfig> {
     };
     let mut reader = ConfigReader { text, at };
     let (mut section, mut all) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
     while let Some(byte) = reader.peek() {
         match byte {
             b'#' | b';' => reader.skip_line(),
             b'[' => section = reader.section()?,
             _ if byte.is_ascii_whitespace() || byte == 0x0b => reader.at += 1,
             _ if byte.is_ascii_alphabetic() && !section.is_empty() => {
-                all.push(reader.setting(&section)?);
+                let setting = reader.setting(&section)?;
+                bytes += setting.key.len();
+                // Each has its section's name again, which may be as long as the file.
+                if bytes > KEYS {
+                    return Err(NoGitConfig);
+                }
+                all.push(setting);
             }
             _ => return Err(NoGitConfig),
         }
@@ -377,25 +475,131 @@ mod tests {
             let is_taken =
                 |one: &&GitSetting| one.key.starts_with(b"core.") && one.key != b"core.bare";
             let taken: Vec<&GitSetting> = settings.iter().filter(is_taken).collect();
-            let left = without(text.as_bytes(), &taken);
+            let left = without(text.as_bytes(), &settings, &taken);
             assert_eq!(String::from_utf8(left).unwrap(), rest);
         }
     }
 
     #[test]
-    fn a_program_in_place_of_a_remotes_name_is_taken_out() {
+    fn a_program_or_a_path_in_place_of_a_remotes_name_is_taken_out() {
         let harmless = ProtectedList::builtin().harmless();
-        let left = |value: &str| {
+        let left = |value: &str, more: &str| {
             let text = format!(
-                "[branch \"a\"]\n\tremote = {value}\n\tpushRemote = {value}\n[remote]\n\tpushDefault = {value}\n"
+                "[branch \"a\"]\n\tremote = {value}\n\tpushRemote = {value}\n[remote]\n\tpushDefault = {value}\n{more}"
             );
             let settings = parse(text.as_bytes()).unwrap();
             let path = Path::new(".git/config");
             harmless.refused(&settings, (path, &BTreeSet::new())).len()
         };
+        let url = |url: &str| format!("[remote \"origin\"]\n\turl = {url}\n");
+        for (value, more, count) in [
+            ("origin", url("git@h:x"), 0),
+            // It follows a branch, and is not pushed to.
+            (".", String::new(), 2),
+            ("https://h/x", String::new(), 0),
+            ("hg::x", String::new(), 3),
+            ("/srv/x.git", String::new(), 3),
+            // A path of this name.
+            ("origin", String::new(), 3),
+            ("origin", url(""), 1),
+            ("origin", url("/srv/x.git"), 1),
+            ("other", url("git@h:x"), 3),
+            (
+                "/srv/x.git",
+                "[remote \"/srv/x.git\"]\n\turl = git@h:x\n".to_owned(),
+                3,
+            ),
+            ("..", "[remote \"..\"]\n\turl = git@h:x\n".to_owned(), 3),
+        ] {
+            assert_eq!(left(value, &more), count, "{value} {more}");
+        }
+    }
+
+    #[test]
+    fn a_remote_keeps_an_address_and_a_users_own_stays_the_first() {
+        let harmless = ProtectedList::builtin().harmless();
+        let path = Path::new(".git/config");
+        let nowhere = "\turl = https://taken-out-by-agentbox.invalid/\n";
+        for (text, rest) in [
+            (
+                "[remote \"o\"]\n\turl = ../x\n",
+                format!("[remote \"o\"]\n{nowhere}"),
+            ),
+            (
+                "[remote \"o\"] url = ../x",
+                format!("[remote \"o\"]\n{nowhere}"),
+            ),
+            (
+                "[remote \"o\"]\r\n\turl = ../x ; y\r\n[a]\r\n",
+                format!("[remote \"o\"]\r\n{nowhere}[a]\r\n"),
+            ),
+            (
+                "[remote \"o\"]\n\turl = ../x\n\turl = ../y\n",
+                format!("[remote \"o\"]\n{nowhere}"),
+            ),
+            (
+                "[remote \"o\"]\n\turl = ../x\n\turl = git@h:x\n\turl =\n",
+                "[remote \"o\"]\n\turl = git@h:x\n".to_owned(),
+            ),
+        ] {
+            let settings = parse(text.as_bytes()).unwrap();
+            let refused = harmless.refused(&settings, (path, &BTreeSet::new()));
+            let left = String::from_utf8(without(text.as_bytes(), &settings, &refused)).unwrap();
+            assert_eq!(left, rest, "{text}");
+            let again = parse(left.as_bytes()).unwrap();
+            assert_eq!(
+                harmless.refused(&again, (path, &BTreeSet::new())).len(),
+                0,
+                "{left}"
+            );
+        }
+    }
+
+    /// Each key has the name of its section.
+    #[test]
+    fn a_file_whose_keys_are_longer_than_anyones_is_none() {
+        let text = format!("[a \"{}\"]\n{}", "x".repeat(100_000), "b\n".repeat(100));
+        assert_eq!(parse(text.as_bytes()), Err(NoGitConfig));
+        let text = format!("[a \"{}\"]\n{}", "x".repeat(100_000), "b\n".repeat(80));
+        assert_eq!(parse(text.as_bytes()).map(|all| all.len()), Ok(80));
+    }
+
+    #[test]
+    fn no_push_to_the_repository_itself_replaces_an_object() {
+        let harmless = ProtectedList::builtin().harmless();
+        for (text, count) in [
+            (
+                "[remote \".\"]\npush = x:refs/replace/0\nmirror = true\n",
+                2,
+            ),
+            ("[branch \"a\"]\nremote = .\nmerge = refs/replace/0\n", 1),
+            ("[branch \"a\"]\nremote = .\nmerge = x:refs/replace/0\n", 1),
+            (
+                "[branch \"a\"]\nremote = .\nmerge = refs/heads/x:refs/replace/0\n",
+                1,
+            ),
+            ("[branch \"a\"]\nremote = .\nmerge = refs/heads/x\n", 0),
+            ("[branch \"a\"]\npushRemote = .\n", 1),
+        ] {
+            let settings = parse(text.as_bytes()).unwrap();
+            let refused = harmless.refused(&settings, (Path::new(".git/config"), &BTreeSet::new()));
+            assert_eq!(refused.len(), count, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_remote_of_the_user_stays_and_its_branches_with_it() {
+        let harmless = ProtectedList::builtin().harmless();
+        let path = Path::new(".git/config");
+        let own = "[remote \"b\"]\n\turl = /srv/x.git\n";
+        let known = harmless.hashes(&parse(own.as_bytes()).unwrap(), path);
+        assert_eq!(known.len(), 1);
+        let now = format!("{own}\tpushurl = ../y\n[branch \"a\"]\n\tremote = b\n");
+        let settings = parse(now.as_bytes()).unwrap();
+        let refused = harmless.refused(&settings, (path, &known));
         assert_eq!(
-            [left("origin"), left("https://h/x"), left("hg::x")],
-            [0, 0, 3]
+            refused.iter().map(|one| &one.key[..]).collect::<Vec<_>>(),
+            [b"remote.b.pushurl"]
         );
     }
 
@@ -417,12 +621,12 @@ mod tests {
         let known = harmless.hashes(&parse(before.as_bytes()).unwrap(), path);
         assert_eq!(known.len(), 1);
         let now = "[core]\n\tbare = true\n\tpager = less\n\thooksPath = /tmp\n[core]fsmonitor = ./x\n[user]\n\temail = a@b\n\
-                   [branch \"a.b\"]\n\tremote = origin\n[filter \"x\"]\n\tclean = sh\n[include]\n\tpath = ../x\n[url \"y\"]\n\tinsteadOf = z\n\
-                   [alias]\n\tst = !sh\n[remote \"o\"]\n\turl = x\n\tuploadpack = sh\n[credential]\n\thelper = x\n[diff \"x\"]\n\ttextconv = x\n\
+                   [branch \"a.b\"]\n\tremote = o\n[filter \"x\"]\n\tclean = sh\n[include]\n\tpath = ../x\n[url \"y\"]\n\tinsteadOf = z\n\
+                   [alias]\n\tst = !sh\n[remote \"o\"]\n\turl = h:x\n\tuploadpack = sh\n[credential]\n\thelper = x\n[diff \"x\"]\n\ttextconv = x\n\
                    [gpg]\n\tprogram = x\n[protocol \"ext\"]\n\tallow = always\n[submodule \"x\"]\n\tupdate = !x\n[remote \"p\"]\n\turl = ext::sh\n\tpromisor = true\n[core]\n\tpager = more\n";
         let settings = parse(now.as_bytes()).unwrap();
         let refused = harmless.refused(&settings, (path, &known));
-        let rest = without(now.as_bytes(), &refused);
+        let rest = without(now.as_bytes(), &settings, &refused);
         let rest = String::from_utf8(rest).unwrap();
         assert_eq!(
             keys(&rest),
@@ -430,8 +634,9 @@ mod tests {
                 "core.bare=true",
                 "core.pager=less",
                 "user.email=a@b",
-                "branch.a.b.remote=origin",
-                "remote.o.url=x"
+                "branch.a.b.remote=o",
+                "remote.o.url=h:x",
+                "remote.p.url=https://taken-out-by-agentbox.invalid/"
             ]
         );
         assert_eq!(refused.len(), 15);

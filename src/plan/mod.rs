@@ -17,6 +17,7 @@ mod file;
 mod filesystem;
 pub mod git;
 pub mod git_config;
+mod git_remote;
 mod guard;
 mod hidden_paths;
 mod home;
@@ -96,6 +97,7 @@ pub use filesystem::{
     ScratchStorage, VisibleFiles,
 };
 pub use git::{Exclude, GitState, UntrackedFile};
+pub use git_remote::{KnownGit, NamedRemotes};
 pub use host::KernelNeed;
 pub use ids::{MappedIds, SourceIds};
 pub use limits::LimitsPlan;

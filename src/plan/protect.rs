@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::FileIdentity;
 use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
+use super::git_remote::{KnownGit, NamedRemotes};
 use super::text;
 use crate::data::table;
 use crate::policy::ProtectedName;
@@ -41,6 +42,9 @@ pub struct ProtectedPlace {
     /// it are removed at the end.
     #[serde(default)]
     pub compared: bool,
+    /// In a new directory each file counts, and not the directory, which git makes.
+    #[serde(default)]
+    pub files: bool,
     /// Only a file or a link counts: a directory there is the tool's own.
     #[serde(default, rename = "file-only")]
     pub file_only: bool,
@@ -135,27 +139,47 @@ impl ProtectedList {
         self.find(name).map(|place| place.why.as_str())
     }
 
+    /// Whether the files of this directory count, and not the directory.
+    pub fn counts_files(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|place| place.files)
+    }
+
     /// Harmless git settings.
     #[cfg(test)]
     pub(super) fn harmless(&self) -> &HarmlessSettings {
         &self.harmless
     }
 
-    /// The hashes of what git reads settings from: of all of it, and of each setting that is not harmless.
-    pub fn known(&self, whole: WholeSettings<'_>, path: &Path) -> BTreeSet<String> {
+    /// Adds what git reads settings from: the hashes of all of it and of each setting that is not harmless, and its remotes.
+    pub fn remember(&self, whole: WholeSettings<'_>, path: &Path, known: &mut KnownGit) {
         let settings = match whole {
             WholeSettings::Text(text) => git_config::parse(text).unwrap_or_default(),
             WholeSettings::Link(_) => Vec::new(),
         };
-        let mut known = self.harmless.hashes(&settings, path);
-        known.insert(whole.hash(path));
         known
+            .hashes
+            .append(&mut self.harmless.hashes(&settings, path));
+        known.hashes.insert(whole.hash(path));
+        let all = git_config::remotes(&settings);
+        let short = all.iter().filter(|name| name.len() <= LONGEST_REMOTE);
+        let names: Vec<String> = short.take(MOST_REMOTES).cloned().collect();
+        if !all.is_empty() {
+            known.remotes.push(NamedRemotes {
+                file: path.to_owned(),
+                more: names.len() < all.len(),
+                names,
+            });
+        }
     }
 
     fn find(&self, name: &str) -> Option<&ProtectedPlace> {
         self.place.iter().find(|place| place.name() == name)
     }
 }
+
+/// The most remotes of a settings file, and the longest name.
+const MOST_REMOTES: usize = 1000;
+const LONGEST_REMOTE: usize = 256;
 
 /// A path in a mount's source that must be read-only.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -233,6 +257,9 @@ pub struct ProtectedFiles {
     /// Hashes of their settings that are not harmless.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<String>,
+    /// Their remotes with an address.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remotes: Vec<NamedRemotes>,
     /// Repositories below it.
     pub tops: Vec<RepositoryTop>,
     /// Git directories.

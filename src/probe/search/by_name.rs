@@ -17,7 +17,8 @@ use super::walk;
 use crate::plan::git_config::WholeSettings;
 use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
 use crate::plan::{
-    FileIdentity, FoundProtected, HiddenDirectory, ProtectedFiles, RepositoryTop, SourceFacts,
+    FileIdentity, FoundProtected, HiddenDirectory, KnownGit, ProtectedFiles, RepositoryTop,
+    SourceFacts,
 };
 use crate::policy::ProtectedName;
 
@@ -40,7 +41,8 @@ pub(super) fn complete(
         cost.mask(&one.path);
     }
     merge(&mut facts.protected.found, of_part);
-    facts.protected.known = known(root, &facts.protected.settings, cost);
+    let known = settings(root, &facts.protected.settings, cost);
+    remember(known, &mut facts.protected);
     facts.protected.hidden = hidden(root, facts);
     let over = cost.check().err();
     facts.unsearched = facts.unsearched.take().or(over);
@@ -58,7 +60,8 @@ pub(super) fn complete(
     }
     merge(&mut files.found, now.found);
     merge(&mut files.settings, now.settings);
-    files.known = known(root, &files.settings, &mut cost);
+    let known = settings(root, &files.settings, &mut cost);
+    remember(known, files);
     files.unread = cost.check().err();
 }
 
@@ -67,28 +70,33 @@ fn merge(all: &mut Vec<FoundProtected>, more: Vec<FoundProtected>) {
     all.extend(more.into_iter().filter(|one| !paths.contains(&one.path)));
 }
 
+fn remember(known: KnownGit, files: &mut ProtectedFiles) {
+    (files.known, files.remotes) = (known.hashes, known.remotes);
+}
+
 /// Facts about git's settings, for a comparison when the container has ended.
-fn known(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> BTreeSet<String> {
-    let mut known = BTreeSet::new();
+fn settings(root: &OwnedFd, settings: &[FoundProtected], cost: &mut Cost) -> KnownGit {
+    let list = ProtectedList::builtin();
+    let mut known = KnownGit::default();
     for one in settings {
         if cost.read(content::OPENED).is_err() {
             break;
         }
         if let Some(target) = content::target(root.as_fd(), &one.path) {
-            let whole = WholeSettings::Link(&target);
-            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
-        } else if let Ok(Some((file, size))) = content::regular(root.as_fd(), &one.path)
-            && size <= SETTINGS
-            && cost
-                .read(usize::try_from(size).unwrap_or(usize::MAX))
-                .is_ok()
-            && let Ok(Some(text)) = content::all(file, SETTINGS)
-        {
-            let whole = WholeSettings::Text(&text);
-            known.append(&mut ProtectedList::builtin().known(whole, &one.path));
+            list.remember(WholeSettings::Link(&target), &one.path, &mut known);
+        } else if let Some(text) = text(root, &one.path, SETTINGS, cost) {
+            list.remember(WholeSettings::Text(&text), &one.path, &mut known);
         }
     }
     known
+}
+
+/// The text of a regular file of at most so many bytes.
+fn text(root: &OwnedFd, path: &Path, most: u64, cost: &mut Cost) -> Option<Vec<u8>> {
+    let (file, size) = content::regular(root.as_fd(), path).ok()??;
+    let bytes = usize::try_from(size).ok().filter(|_| size <= most)?;
+    cost.read(bytes).ok()?;
+    content::all(file, most).ok()?
 }
 
 /// The directories that are hidden as a whole: what lies in them was not searched.

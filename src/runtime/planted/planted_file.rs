@@ -69,7 +69,7 @@ impl FoundFile<'_> {
                 AtFlags::SYMLINK_NOFOLLOW,
             )?)
         });
-        self.what.name != ".git/hooks"
+        !self.counts_files()
             && stat.is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::Directory)
     }
 
@@ -101,10 +101,11 @@ impl FoundFile<'_> {
         if planted.is_empty() {
             return Ok(());
         }
-        quarantine.check_room(text.len())?;
+        let cleaned = git_config::without(text, &read, &planted);
+        quarantine.check_room(text.len().max(cleaned.len()))?;
         let path = self.source.join(&self.what.path);
         let at = quarantine.keep(parent, &path, &lines(&planted))?;
-        settings::replace(parent, name, &git_config::without(text, &planted), file)?;
+        settings::replace(parent, name, &cleaned, file)?;
         quarantine.free(self.what);
         quarantine.say(QuarantinedFile {
             path,
@@ -124,11 +125,11 @@ impl FoundFile<'_> {
         )?) {
             return Ok(());
         }
-        if self.what.name == ".git/hooks" {
+        if self.counts_files() {
             return match probe::directory_below(parent.as_fd(), Path::new(name)) {
-                Ok(hooks) if self.is_users(&rustix::fs::fstat(&hooks)?) => Ok(()),
-                Ok(hooks) => self.take_hooks(&hooks, quarantine),
-                // Git follows a link, and runs nothing in a file.
+                Ok(directory) if self.is_users(&rustix::fs::fstat(&directory)?) => Ok(()),
+                Ok(directory) => self.take_files(&directory, quarantine),
+                // Git follows a link, and obeys nothing in a file.
                 Err(_) => self.move_one(&parent, name, &self.what.path, quarantine),
             };
         }
@@ -145,14 +146,19 @@ impl FoundFile<'_> {
         self.watched.files.contains(&FileIdentity { dev, ino })
     }
 
-    /// Git runs a file by its exact name: the samples of a new repository are none.
-    fn take_hooks(&self, hooks: &OwnedFd, quarantine: &mut Quarantine) -> io::Result<()> {
+    fn counts_files(&self) -> bool {
+        ProtectedList::builtin().counts_files(&self.what.name)
+    }
+
+    /// Git runs a hook by its exact name: the samples of a new repository are none.
+    fn take_files(&self, directory: &OwnedFd, quarantine: &mut Quarantine) -> io::Result<()> {
+        let is_hooks = self.what.name == ".git/hooks";
         let mut names = Vec::new();
-        for entry in Dir::read_from(hooks)? {
+        for entry in Dir::read_from(directory)? {
             let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
-            let is_sample = Path::new(&name).extension() == Some(OsStr::new("sample"));
+            let is_sample = is_hooks && Path::new(&name).extension() == Some(OsStr::new("sample"));
             let is_other = is_sample || name == "." || name == "..";
-            if !is_other && !quarantine.has_made(hooks, &name) {
+            if !is_other && !quarantine.has_made(directory, &name) {
                 names.push(name);
             }
         }
@@ -160,7 +166,7 @@ impl FoundFile<'_> {
         for name in names {
             let path = self.what.path.join(&name);
             // One that cannot be moved keeps no other.
-            let moved = self.move_one(hooks, &name, &path, quarantine);
+            let moved = self.move_one(directory, &name, &path, quarantine);
             first = first.and(moved);
         }
         first
