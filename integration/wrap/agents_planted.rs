@@ -4,7 +4,7 @@
 use super::NodeDir;
 use super::account::Account;
 use super::agents::{AGENT, SEEN, WALLS, WITHIN, person};
-use crate::command::run_for;
+use crate::command::{run, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
 
@@ -382,4 +382,49 @@ fn f38_a_login_that_is_removed_outside_is_removed_inside() {
         );
         assert_eq!(finished.ok(), "inside\n");
     }
+}
+
+/// The user's git reaches a repository in an agent's home or in kept caches by `..`: a submodule of a commit that was fetched.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_no_repository_in_an_agents_home_or_a_kept_cache_runs_a_program() {
+    let _docker = Docker::connect();
+    let person = person();
+    person.does("mkdir -p .npm/_cacache .local/state");
+    // The rig's root is an overlay, which cannot be another overlay's upper layer.
+    let state = format!("{}/.local/state", person.home);
+    let owner = format!("mode=700,uid={},gid={}", person.uid, person.gid);
+    run("mount", &["-t", "tmpfs", "-o", &owner, "tmpfs", &state]).ok();
+    let make = |at: &str| {
+        format!(
+            "git init -q {at} && git -C {at} -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && \
+             git -C {at} config core.fsmonitor 'touch ~/ran; false' && echo {{}} >{at}/.mcp.json"
+        )
+    };
+    let work = format!(
+        "{}; {}",
+        make("~/.claude/evil"),
+        make("~/.npm/_cacache/evil")
+    );
+    for at in [
+        format!("{state}/agentbox/.agentbox-agents/claude/.claude/evil"),
+        format!("{state}/agentbox/caches/*/*/*/upper/evil"),
+    ] {
+        let status = format!(
+            "rm -f ~/ran; for at in {at}; do test -e $at/.mcp.json; git -C $at status; done"
+        );
+        for finished in person.agent_calls(&["--keep-caches"], &["claude", &work]) {
+            let said = finished.stderr.clone();
+            finished.ok();
+            assert!(!said.contains("core.fsmonitor"), "{said}");
+            person.does(&status);
+            assert_eq!(person.does("test ! -e ~/ran && echo no"), "no\n", "{at}");
+        }
+        // The control.
+        person.does(&format!(
+            "for at in {at}; do git -C $at config core.fsmonitor 'touch ~/ran; false'; git -C $at status; done"
+        ));
+        person.does("rm ~/ran");
+    }
+    run("umount", &["--lazy", &state]).ok();
 }

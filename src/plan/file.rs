@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::text;
+
 /// A file system, as the kernel names it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -62,4 +64,26 @@ impl FileKind {
             _ => Self::File,
         }
     }
+}
+
+/// The top of a repository in a mount's source.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RepositoryTop {
+    /// Relative to the source.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// Its inode.
+    pub ino: u64,
+}
+
+/// A directory in a mount's source that is hidden as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HiddenDirectory {
+    /// Relative to the source.
+    #[serde(with = "text::one")]
+    pub path: PathBuf,
+    /// The directory.
+    pub file: FileIdentity,
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::VisibleFile;
 use super::git::Exclude;
+use super::guarded_mount::GuardedMount;
 use super::mount::{BindAccess, MountKind, OmittedMount, PlannedMount};
-use super::protect::{GuardedMount, ProtectedPath};
+use super::protect::ProtectedPath;
 use super::reason::MountReason;
 use super::text;
 use crate::kernel::paths::is_outside;

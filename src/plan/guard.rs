@@ -7,14 +7,12 @@ use std::path::Path;
 
 use super::anonymous::is_anonymous;
 use super::facts::{BundleFacts, SourceFacts};
-use super::file::FileKind;
+use super::file::{FileKind, HiddenDirectory};
 use super::filesystem::FilesystemPlan;
-use super::mount::PlannedMount;
+use super::guarded_mount::{GuardedMount, GuardedPart};
+use super::mount::{BindAccess, PlannedMount};
 use super::never::VisibleCredentials;
-use super::protect::{
-    GuardedMount, HiddenDirectory, ProtectedBase, ProtectedList, ProtectedPlace, StartSearch,
-    is_protected,
-};
+use super::protect::{ProtectedBase, ProtectedList, ProtectedPlace, StartSearch, is_protected};
 use super::reason::MountReason;
 use super::sorted_mounts::MountRules;
 use super::wrap_plan::WrapPlan;
@@ -37,6 +35,9 @@ impl FilesystemPlan {
     /// Records the mounts to search again at the end, each with its state now.
     pub(super) fn watch(&mut self, bundle: &BundleFacts) {
         let watched = self.mounts.iter().filter_map(|mount| {
+            if self.keeps_repositories(mount) {
+                return Some(GuardedMount::of_repositories(mount.destination.clone()));
+            }
             let bind = mount
                 .bind()
                 .filter(|b| b.judged.kind == FileKind::Directory)?;
@@ -47,13 +48,25 @@ impl FilesystemPlan {
                 destination: mount.destination.clone(),
                 files: facts.protected.found.iter().map(|one| one.file).collect(),
                 known: facts.protected.known.clone(),
+                remotes: facts.protected.remotes.clone(),
                 tops: facts.protected.tops.clone(),
                 gits: facts.protected.gits.clone(),
                 hidden: self.hidden_in(&mount.destination, facts),
                 searched: searched(facts),
+                part: GuardedPart::All,
             })
         });
         self.watched = watched.collect();
+    }
+
+    /// Whether what a container writes here stays where no user looks: in an agent's home, or in a layer over a cache.
+    fn keeps_repositories(&self, mount: &PlannedMount) -> bool {
+        let access = mount.bind().map(|bind| bind.access);
+        match access {
+            Some(BindAccess::Private) => self.kept.is_some(),
+            Some(BindAccess::ReadWrite) => matches!(mount.why, MountReason::Agent(_)),
+            Some(BindAccess::ReadOnly) | None => false,
+        }
     }
 
     /// The directories of a mount that its container sees empty.

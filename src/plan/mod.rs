@@ -19,6 +19,7 @@ pub mod git;
 pub mod git_config;
 mod git_remote;
 mod guard;
+mod guarded_mount;
 mod hidden_paths;
 mod home;
 pub mod hooks;
@@ -91,13 +92,14 @@ pub use facts::{
     BundleFacts, FoundCredential, Home, HostFacts, RootOrigin, SourceFacts, VisibleFile,
     VisibleKind,
 };
-pub use file::{FileIdentity, FileKind, FileSystem, FollowedLink};
+pub use file::{FileIdentity, FileKind, FileSystem, FollowedLink, HiddenDirectory, RepositoryTop};
 pub use filesystem::{
     CredentialDirectory, EphemeralContent, EphemeralMount, FilesystemPlan, ImageBase,
     ScratchStorage, VisibleFiles,
 };
 pub use git::{Exclude, GitState, UntrackedFile};
 pub use git_remote::{KnownGit, NamedRemotes};
+pub use guarded_mount::{GuardedMount, GuardedPart};
 pub use host::KernelNeed;
 pub use ids::{MappedIds, SourceIds};
 pub use limits::LimitsPlan;
@@ -110,10 +112,7 @@ pub use neighbour::{Neighbour, NeighbourNetwork, NetworkState};
 pub use network::{NetworkPlan, ServiceTarget, SharedNetwork, SidecarLimits};
 pub use person::{PersonFacts, PersonsCgroup};
 pub use privileges::CapabilitySets;
-pub use protect::{
-    FoundProtected, GuardedMount, HiddenDirectory, ProtectedFiles, ProtectedPath, RepositoryTop,
-    StartSearch,
-};
+pub use protect::{FoundProtected, ProtectedFiles, ProtectedPath, StartSearch};
 pub use reason::{MountReason, OmittedItem};
 pub use report::{AuditPlan, AuditedNetwork, ReportPlan};
 pub use set_id::SetIdCause;

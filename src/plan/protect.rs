@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::file::FileIdentity;
-use super::git_config::{self, GitSetting, HarmlessSettings, WholeSettings};
+use super::file::{FileIdentity, HiddenDirectory, RepositoryTop};
+use super::git_config::{self, HarmlessSettings, WholeSettings};
 use super::git_remote::{KnownGit, NamedRemotes};
 use super::text;
 use crate::data::table;
@@ -21,7 +21,7 @@ use crate::policy::ProtectedName;
 #[serde(deny_unknown_fields)]
 pub struct ProtectedList {
     place: Vec<ProtectedPlace>,
-    harmless: HarmlessSettings,
+    pub(super) harmless: HarmlessSettings,
     /// Entries by the last component of their path, in lower case.
     #[serde(skip)]
     last: HashMap<Vec<u8>, Vec<usize>>,
@@ -75,7 +75,7 @@ impl ProtectedPlace {
     }
 
     /// How many components of [`Self::below`] a found path ends with: all, or fewer if a link stands for a directory.
-    fn parts(&self, path: &Path) -> usize {
+    pub(super) fn parts(&self, path: &Path) -> usize {
         let below: Vec<Component<'_>> = self.below().components().collect();
         let ends_with = |parts: &usize| {
             let ends = path.components().rev().zip(below[..*parts].iter().rev());
@@ -172,7 +172,7 @@ impl ProtectedList {
         }
     }
 
-    fn find(&self, name: &str) -> Option<&ProtectedPlace> {
+    pub(super) fn find(&self, name: &str) -> Option<&ProtectedPlace> {
         self.place.iter().find(|place| place.name() == name)
     }
 }
@@ -204,28 +204,6 @@ impl FoundProtected {
     }
 }
 
-/// The top of a repository in a mount's source.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RepositoryTop {
-    /// Relative to the source.
-    #[serde(with = "text::one")]
-    pub path: PathBuf,
-    /// Its inode.
-    pub ino: u64,
-}
-
-/// A directory in a mount's source that is hidden as a whole.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HiddenDirectory {
-    /// Relative to the source.
-    #[serde(with = "text::one")]
-    pub path: PathBuf,
-    /// The directory.
-    pub file: FileIdentity,
-}
-
 /// How much of a mount's source was searched before the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -240,7 +218,7 @@ pub enum StartSearch {
 }
 
 impl StartSearch {
-    fn is_complete(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         *self == Self::Complete
     }
 }
@@ -273,70 +251,13 @@ pub struct ProtectedFiles {
     pub unread: Option<String>,
 }
 
-/// A writable mount of the user's files, as it was at the start: new files in it are moved aside at the end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct GuardedMount {
-    /// Its mount point.
-    pub destination: PathBuf,
-    /// The protected files.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub files: BTreeSet<FileIdentity>,
-    /// Hashes of git settings that may stay.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    pub known: BTreeSet<String>,
-    /// Its repositories.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tops: Vec<RepositoryTop>,
-    /// Its git directories.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "text::many")]
-    pub gits: Vec<PathBuf>,
-    /// Its hidden directories, which the workload could not enter.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hidden: Vec<HiddenDirectory>,
-    /// How much of it was searched before the start. A file that a search finds only at the end may be the user's.
-    #[serde(default, skip_serializing_if = "StartSearch::is_complete")]
-    pub searched: StartSearch,
-}
-
-impl GuardedMount {
-    /// The new files: in any git directory, else at the repository tops of the start, known by path or by inode.
-    pub fn planted<'a>(&self, now: &'a ProtectedFiles) -> Vec<&'a FoundProtected> {
-        let appeared = |one: &&FoundProtected| {
-            !self.files.contains(&one.file) && self.concerns(one, &now.tops)
-        };
-        now.found.iter().filter(appeared).collect()
-    }
-
-    /// The new settings in a git settings file that may name programs or files.
-    pub fn planted_settings<'a>(
-        &self,
-        settings: &'a [GitSetting],
-        path: &Path,
-    ) -> Vec<&'a GitSetting> {
-        let harmless = &ProtectedList::builtin().harmless;
-        harmless.refused(settings, (path, &self.known))
-    }
-
-    /// Whether a git settings file, or a link in its place, is as it was.
-    pub fn is_as_before(&self, whole: WholeSettings<'_>, path: &Path) -> bool {
-        self.known.contains(&whole.hash(path))
-    }
-
-    fn concerns(&self, one: &FoundProtected, now: &[RepositoryTop]) -> bool {
-        let Some(place) = ProtectedList::builtin().find(&one.name) else {
-            return false;
-        };
-        let ProtectedBase::Top(_) = place.base() else {
-            return true;
-        };
-        let top = one.path.ancestors().nth(place.parts(&one.path));
-        let top = top.unwrap_or(Path::new(""));
-        let mut moved = now.iter().filter(|repository| repository.path == top);
-        let mut known = self.tops.iter();
-        top.as_os_str().is_empty()
-            || self.tops.iter().any(|known| known.path == top)
-            || moved.any(|moved| known.any(|known| known.ino == moved.ino))
+impl ProtectedFiles {
+    /// Adds a file to those of its kind.
+    pub fn add(&mut self, place: &ProtectedPlace, one: FoundProtected) {
+        match place.compared {
+            true => self.settings.push(one),
+            false => self.found.push(one),
+        }
     }
 }
 
@@ -379,6 +300,7 @@ pub fn held(path: &Path, own: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::GuardedMount;
 
     #[test]
     fn each_entry_has_a_plain_path_and_a_reason() {
@@ -421,13 +343,9 @@ mod tests {
             ino,
         };
         let watched = GuardedMount {
-            destination: "/w".into(),
             files: [10, 11].map(file).into(),
-            known: BTreeSet::new(),
             tops: vec![top("sub", 5)],
-            gits: Vec::new(),
-            hidden: Vec::new(),
-            searched: StartSearch::Complete,
+            ..GuardedMount::default()
         };
         // On another device, such as the directories of overlayfs and each subvolume of btrfs, a number is another file's.
         let other = FoundProtected {

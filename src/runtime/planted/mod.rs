@@ -5,27 +5,32 @@
 //! Everything goes by descriptors, and by way of no link: the directories are those that the workload wrote. What cannot be
 //! cleaned is moved as a whole, and what cannot be moved loses its mode; nothing of that is silent.
 
+mod look;
 mod planted_file;
 mod quarantine;
+mod quarantined_file;
 mod replaced;
 mod settings;
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags};
 
+use self::look::file_of;
 use self::planted_file::FoundFile;
 use self::quarantine::Quarantine;
 use crate::audit::Event;
+use crate::plan::wrap_plan::layer_of;
 use crate::plan::{
-    BindMount, FileIdentity, FoundProtected, GuardedMount, ProtectedFiles, SourceIdentity,
-    StartSearch,
+    BindAccess, BindMount, FileIdentity, FoundProtected, GuardedMount, GuardedPart, ProtectedFiles,
+    SourceIdentity, StartSearch,
 };
-use crate::policy::ProtectedName;
+use crate::policy::{ProtectedName, typed_path};
 use crate::probe;
 use crate::runtime::state::record::Record;
 
@@ -41,35 +46,64 @@ pub fn set_aside(record: &Record) -> Vec<Event> {
         return Vec::new();
     };
     let free = &decided.resolved.filesystem.unprotected;
-    if free.iter().any(ProtectedName::is_all) {
-        return Vec::new();
-    }
+    let is_free = free.iter().any(ProtectedName::is_all);
     let files = &decided.plan.filesystem;
     let mut quarantine = Quarantine::of(record);
+    // The end of a run that has the layers over caches by now looks at them. Held to the end of this one.
+    let locked = files.kept.as_deref().and_then(lock);
     let mut sources = Vec::new();
     for watched in &files.watched {
+        let is_all = watched.part == GuardedPart::All;
         let mount = files.mounts.iter();
         let mut mount = mount.filter(|mount| mount.destination == watched.destination);
-        if let Some(bind) = mount.next().and_then(|mount| mount.bind()) {
-            match open(bind) {
-                Ok(root) => sources.push(CleanedSource {
-                    root,
-                    bind,
-                    watched,
-                }),
-                Err(error) => not_searched(bind, &error.to_string(), &mut quarantine),
-            }
+        let bind = mount.next().and_then(|mount| mount.bind());
+        let Some(bind) = bind.filter(|_| !(is_all && is_free)) else {
+            continue;
+        };
+        let layer = files
+            .kept
+            .as_ref()
+            .filter(|_| bind.access == BindAccess::Private);
+        let layer = layer.map(|kept| kept.join(layer_of(&watched.destination)).join("upper"));
+        if layer.is_some() && locked.is_none() {
+            continue;
+        }
+        let opened = match &layer {
+            Some(layer) => open(layer),
+            None => open_as_judged(bind),
+        };
+        let source = layer.unwrap_or_else(|| bind.source.clone());
+        match opened {
+            Ok((root, file)) => sources.push(CleanedSource {
+                root,
+                source,
+                file,
+                watched,
+                free: if is_all { free } else { &NOTHING_FREE },
+            }),
+            Err(error) => not_searched(&source, &error.to_string(), &mut quarantine),
         }
     }
-    // What is shown twice is searched once, from above.
-    sources.sort_by_key(|source| source.bind.source.components().count());
-    clean(&sources, free, &mut quarantine);
+    // The user's own first. What is shown twice is searched once, from above.
+    sources.sort_by_key(|source| (!source.is_all(), source.source.components().count()));
+    clean(&sources, &mut quarantine);
     quarantine.tell();
     quarantine.events()
 }
 
-fn not_searched(bind: &BindMount, why: &str, quarantine: &mut Quarantine) {
-    let place = bind.source.display();
+/// The lock of the layers over caches; `None` while another process has it. This process keeps its own until the file is closed
+/// (fcntl_locking(2)).
+fn lock(kept: &Path) -> Option<File> {
+    let file = File::options().write(true).open(kept.join("lock")).ok()?;
+    let locked = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive);
+    locked.is_ok().then_some(file)
+}
+
+/// Where all is the workload's, no policy lets anything stay.
+static NOTHING_FREE: BTreeSet<ProtectedName> = BTreeSet::new();
+
+fn not_searched(source: &Path, why: &str, quarantine: &mut Quarantine) {
+    let place = typed_path(source);
     quarantine.fail(format!(
         "{place} was not looked through for files that your tools run, such as git hooks: {why}; look at it before you go on"
     ));
@@ -77,16 +111,13 @@ fn not_searched(bind: &BindMount, why: &str, quarantine: &mut Quarantine) {
 
 /// First what counted at the start, by name, and then all that searches find, which have one time limit together.
 /// Directories are moved last: what they contain is cleaned before.
-fn clean(
-    sources: &[CleanedSource<'_>],
-    free: &BTreeSet<ProtectedName>,
-    quarantine: &mut Quarantine,
-) {
+fn clean(sources: &[CleanedSource<'_>], quarantine: &mut Quarantine) {
     quarantine.begin();
-    let firsts: Vec<ProtectedFiles> = sources
-        .iter()
-        .map(|source| source.clean_by_name(free, quarantine))
-        .collect();
+    let firsts = sources.iter().map(|source| {
+        quarantine.attend(source.watched.part);
+        source.clean_by_name(quarantine)
+    });
+    let firsts: Vec<ProtectedFiles> = firsts.collect();
     let until = Instant::now() + SEARCHED;
     let mut nows: Vec<ProtectedFiles> = Vec::new();
     for source in sources {
@@ -94,45 +125,51 @@ fn clean(
         let is_done = others.any(|(other, now)| now.unread.is_none() && other.shows(source));
         nows.push(match is_done {
             true => ProtectedFiles::default(),
-            false => source.search(free, until),
+            false => source.search(until),
         });
     }
-    quarantine.begin();
     for (source, looks) in sources.iter().zip(firsts.iter().zip(&nows)) {
+        quarantine.attend(source.watched.part);
         source.clean_found(looks, quarantine);
     }
 }
 
-/// The mount's source, if it is still what was mounted.
-fn open(bind: &BindMount) -> io::Result<OwnedFd> {
+fn open(source: &Path) -> io::Result<(OwnedFd, FileIdentity)> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::openat2(CWD, &bind.source, flags, Mode::empty(), resolve)?;
-    let stat = rustix::fs::fstat(&root)?;
-    if (stat.st_dev, stat.st_ino) != (bind.judged.dev, bind.judged.ino) {
+    let root = rustix::fs::openat2(CWD, source, flags, Mode::empty(), resolve)?;
+    let file = file_of(&rustix::fs::fstat(&root)?);
+    Ok((root, file))
+}
+
+/// The mount's source, if it is still what was mounted.
+fn open_as_judged(bind: &BindMount) -> io::Result<(OwnedFd, FileIdentity)> {
+    let (root, file) = open(&bind.source)?;
+    let SourceIdentity { dev, ino, .. } = bind.judged;
+    if file != (FileIdentity { dev, ino }) {
         return Err(io::Error::other("another directory has taken its place"));
     }
-    Ok(root)
+    Ok((root, file))
 }
 
 /// A mount's source, and its state at the start.
 struct CleanedSource<'a> {
     root: OwnedFd,
-    bind: &'a BindMount,
+    /// Its path.
+    source: PathBuf,
+    file: FileIdentity,
     watched: &'a GuardedMount,
+    /// What the policy does not protect.
+    free: &'a BTreeSet<ProtectedName>,
 }
 
 impl CleanedSource<'_> {
-    fn clean_by_name(
-        &self,
-        free: &BTreeSet<ProtectedName>,
-        quarantine: &mut Quarantine,
-    ) -> ProtectedFiles {
+    fn clean_by_name(&self, quarantine: &mut Quarantine) -> ProtectedFiles {
         if self.watched.searched == StartSearch::Stopped {
             return ProtectedFiles::default();
         }
-        let place = (&self.root, self.bind.source.as_path());
-        let first = self.visible(probe::protected_by_name(place, self.watched, free));
+        let place = (&self.root, self.source.as_path());
+        let first = self.visible(probe::protected_by_name(place, self.watched, self.free));
         for one in &first.settings {
             self.file(one).take_settings(quarantine);
         }
@@ -145,11 +182,15 @@ impl CleanedSource<'_> {
         first
     }
 
+    fn is_all(&self) -> bool {
+        self.watched.part == GuardedPart::All
+    }
+
     /// Searches all of it. If the search before the start stopped, a file that this one finds may be the user's own.
-    fn search(&self, free: &BTreeSet<ProtectedName>, until: Instant) -> ProtectedFiles {
+    fn search(&self, until: Instant) -> ProtectedFiles {
         let why = match self.watched.searched {
             StartSearch::Complete => {
-                return self.visible(probe::protected(&self.root, free, until));
+                return self.visible(probe::protected(&self.root, self.free, until));
             }
             StartSearch::ByName => {
                 "it was too large to search before the start, so only its top and the repositories found then were compared"
@@ -167,6 +208,7 @@ impl CleanedSource<'_> {
         (first, now): (&ProtectedFiles, &ProtectedFiles),
         quarantine: &mut Quarantine,
     ) {
+        quarantine.begin();
         let done: BTreeSet<&PathBuf> = first.settings.iter().map(|one| &one.path).collect();
         for one in now.settings.iter().filter(|one| !done.contains(&one.path)) {
             self.file(one).take_settings(quarantine);
@@ -175,12 +217,16 @@ impl CleanedSource<'_> {
         for one in deepest_first(self.watched, [first, now]) {
             self.file(one).take(quarantine);
         }
-        let gits: BTreeSet<&PathBuf> = self.watched.gits.iter().chain(&now.gits).collect();
+        let hidden = self.still_hidden();
+        let gits = self.watched.gits.iter().chain(&now.gits);
+        let gits: BTreeSet<&PathBuf> = gits.filter(|git| is_visible(git, &hidden)).collect();
         if let Some(why) = &now.unread {
-            not_searched(self.bind, why, quarantine);
+            not_searched(&self.source, why, quarantine);
         }
-        let among =
-            |git: &PathBuf| replaced::among_branches(self.root.as_fd(), &self.bind.source, git);
+        if !self.is_all() {
+            return;
+        }
+        let among = |git: &PathBuf| replaced::among_branches(self.root.as_fd(), &self.source, git);
         let mut said = gits.into_iter().flat_map(among);
         said.by_ref()
             .take(MOST_GITS_NAMED)
@@ -190,7 +236,7 @@ impl CleanedSource<'_> {
         if more > 0 {
             quarantine.fail(format!(
                 "{more} more of {:?} may have replaced objects: review with git --no-replace-objects",
-                self.bind.source
+                self.source
             ));
         }
     }
@@ -198,58 +244,55 @@ impl CleanedSource<'_> {
     /// Without what lies in hidden directories: the workload could not enter them. One that it put in their place is
     /// another directory.
     fn visible(&self, mut files: ProtectedFiles) -> ProtectedFiles {
+        let hidden = self.still_hidden();
+        files.found.retain(|one| is_visible(&one.path, &hidden));
+        files.settings.retain(|one| is_visible(&one.path, &hidden));
+        files
+    }
+
+    /// The hidden directories that are in their places.
+    fn still_hidden(&self) -> BTreeSet<&Path> {
         let hidden = self.watched.hidden.iter();
         let hidden = hidden.filter(|one| self.identity(&one.path) == Some(one.file));
-        let hidden: BTreeSet<&Path> = hidden.map(|one| one.path.as_path()).collect();
-        let is_visible = |one: &FoundProtected| {
-            let mut above = one.path.ancestors();
-            !above.any(|above| hidden.contains(above))
-        };
-        files.found.retain(is_visible);
-        files.settings.retain(is_visible);
-        files
+        hidden.map(|one| one.path.as_path()).collect()
     }
 
     /// Whether a search here has met all of another source.
     fn shows(&self, other: &CleanedSource<'_>) -> bool {
-        let Ok(below) = other.bind.source.strip_prefix(&self.bind.source) else {
+        let Ok(below) = other.source.strip_prefix(&self.source) else {
             return false;
         };
         let mut hidden = self.watched.hidden.iter();
         let is_hidden = hidden.any(|one| below.starts_with(&one.path));
         // Another mount of the node may cover it there.
         let there = match below.components().next() {
-            None => Some(identity(self.bind)),
+            None => Some(self.file),
             Some(_) => self.identity(below),
         };
         self.watched.searched == StartSearch::Complete
             && !is_hidden
-            && self.bind.judged.dev == other.bind.judged.dev
-            && there == Some(identity(other.bind))
+            && self.file.dev == other.file.dev
+            && there == Some(other.file)
     }
 
     fn identity(&self, below: &Path) -> Option<FileIdentity> {
         let above = probe::directory_below(self.root.as_fd(), below.parent()?).ok()?;
         let stat = rustix::fs::statat(above, below.file_name()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        Some(FileIdentity {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-        })
+        Some(file_of(&stat))
     }
 
     fn file<'a>(&'a self, what: &'a FoundProtected) -> FoundFile<'a> {
         FoundFile {
             root: self.root.as_fd(),
-            source: &self.bind.source,
+            source: &self.source,
             what,
             watched: self.watched,
         }
     }
 }
 
-fn identity(bind: &BindMount) -> FileIdentity {
-    let SourceIdentity { dev, ino, .. } = bind.judged;
-    FileIdentity { dev, ino }
+fn is_visible(path: &Path, hidden: &BTreeSet<&Path>) -> bool {
+    !path.ancestors().any(|above| hidden.contains(above))
 }
 
 /// What was planted, each path once.

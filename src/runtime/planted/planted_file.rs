@@ -10,11 +10,14 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::quarantine::{Quarantine, QuarantinedFile};
+use super::look::file_of;
+use super::quarantine::Quarantine;
+use super::quarantined_file::QuarantinedFile;
 use super::settings;
 use crate::plan::git_config::{self, GitSetting};
 use crate::plan::protect::{ProtectedList, is_usual_commondir};
-use crate::plan::{FileIdentity, FoundProtected, GuardedMount};
+use crate::plan::{FoundProtected, GuardedMount};
+use crate::policy::typed_path;
 use crate::probe;
 
 /// The longest `commondir` that is read.
@@ -46,7 +49,7 @@ impl FoundFile<'_> {
             return;
         }
         let path = self.source.join(&self.what.path);
-        let (path, why) = (path.display(), self.why());
+        let (path, why) = (typed_path(&path), self.why());
         quarantine.fail(format!(
             "{path} was written in the sandbox and cannot be moved aside: {error}; look at it: {why}"
         ));
@@ -142,8 +145,7 @@ impl FoundFile<'_> {
     /// Whether it was protected at the start: a sandbox beside has put it in the place of what the search found. In this
     /// directory it keeps its name, so this stays true.
     fn is_users(&self, stat: &Stat) -> bool {
-        let (dev, ino) = (stat.st_dev, stat.st_ino);
-        self.watched.files.contains(&FileIdentity { dev, ino })
+        self.watched.files.contains(&file_of(stat))
     }
 
     fn counts_files(&self) -> bool {

@@ -13,9 +13,11 @@ use data_encoding::HEXLOWER;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use super::look::file_of;
+use super::quarantined_file::QuarantinedFile;
 use crate::audit::{Event, EventDetail, Verdict, WallName};
-use crate::plan::{FileIdentity, FoundProtected, ProtectedFiles};
-use crate::policy::{Field, Tool};
+use crate::plan::{FileIdentity, FoundProtected, GuardedPart, ProtectedFiles};
+use crate::policy::{Field, Tool, typed_path};
 use crate::runtime::runs;
 use crate::runtime::state::identity;
 use crate::runtime::state::record::Record;
@@ -40,41 +42,6 @@ const TIME: Duration = Duration::from_secs(10);
 /// Characters of an id in a name beside a moved file: as engines show it. The name must fit a directory.
 const OF_ID: usize = 12;
 
-/// What was moved, or taken out of a file, and where it is now.
-pub(super) struct QuarantinedFile {
-    /// The file in the user's directory.
-    pub(super) path: PathBuf,
-    /// The settings that were taken out of it. `None`: it was moved.
-    pub(super) taken: Option<String>,
-    /// The moved file, or the file with what was taken.
-    pub(super) at: PathBuf,
-    pub(super) why: &'static str,
-}
-
-impl QuarantinedFile {
-    /// For people.
-    fn line(&self) -> String {
-        let Self { path, at, why, .. } = self;
-        let (path, at) = (path.display(), at.display());
-        match &self.taken {
-            None => format!("moved {path} to {at}: {why}"),
-            Some(keys) => format!("{path}: took out {keys}: {why}; what was taken: {at}"),
-        }
-    }
-
-    /// For the log, which cuts long texts and has the path in another one. So the place comes first, and is short.
-    fn reason(&self) -> String {
-        let at = match (self.at.parent() == self.path.parent(), self.at.file_name()) {
-            (true, Some(name)) => format!("{} beside it", name.display()),
-            _ => self.at.display().to_string(),
-        };
-        match &self.taken {
-            None => format!("moved to {at}: {}", self.why),
-            Some(keys) => format!("taken out, now in {at}: {keys}: {}", self.why),
-        }
-    }
-}
-
 /// A file that a quarantine has made in a directory that a sandbox may write. All three must agree: a sandbox beside can
 /// give its own file this name, or this file another name.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -86,14 +53,10 @@ struct BesideFile {
 
 impl BesideFile {
     fn of(directory: &OwnedFd, name: &OsStr) -> io::Result<Self> {
-        let of = |stat: rustix::fs::Stat| FileIdentity {
-            dev: stat.st_dev,
-            ino: stat.st_ino,
-        };
         Ok(Self {
-            directory: of(rustix::fs::fstat(directory)?),
+            directory: file_of(&rustix::fs::fstat(directory)?),
             name: name.to_owned(),
-            file: of(rustix::fs::statat(
+            file: file_of(&rustix::fs::statat(
                 directory,
                 name,
                 AtFlags::SYMLINK_NOFOLLOW,
@@ -117,6 +80,9 @@ pub(super) struct Quarantine {
     /// The files that were made beside others.
     beside: BTreeSet<BesideFile>,
     done: Vec<QuarantinedFile>,
+    /// What was moved where no user looks: it is logged alone.
+    unseen: Vec<QuarantinedFile>,
+    part: GuardedPart,
     failed: Vec<String>,
     /// The list's names for what was moved.
     names: BTreeSet<String>,
@@ -146,9 +112,16 @@ impl Quarantine {
             shut: false,
             beside: BTreeSet::new(),
             done: Vec::new(),
+            unseen: Vec::new(),
+            part: GuardedPart::All,
             failed: Vec::new(),
             names: BTreeSet::new(),
         }
+    }
+
+    /// The next files are of this part.
+    pub(super) fn attend(&mut self, part: GuardedPart) {
+        self.part = part;
     }
 
     /// Gives the next files their time.
@@ -286,7 +259,15 @@ impl Quarantine {
     }
 
     pub(super) fn say(&mut self, done: QuarantinedFile) {
-        self.done.push(done);
+        match self.part {
+            GuardedPart::All => self.done.push(done),
+            GuardedPart::Repositories => self.unseen.push(done),
+        }
+    }
+
+    pub(super) fn said(&self) -> Vec<String> {
+        let moved: Vec<String> = self.done.iter().map(QuarantinedFile::line).collect();
+        quarantine_lines(&self.failed, &moved, &self.id)
     }
 
     pub(super) fn fail(&mut self, line: String) {
@@ -294,13 +275,14 @@ impl Quarantine {
     }
 
     pub(super) fn free(&mut self, what: &FoundProtected) {
-        self.names.insert(what.name.clone());
+        if self.part == GuardedPart::All {
+            self.names.insert(what.name.clone());
+        }
     }
 
     /// Says what was not moved, and then what was: the workload can make many files that are.
     pub(super) fn tell(&self) {
-        let moved: Vec<String> = self.done.iter().map(QuarantinedFile::line).collect();
-        for line in quarantine_lines(&self.failed, &moved, &self.id) {
+        for line in self.said() {
             crate::log::complain(&format!("agentbox: {line}"));
         }
         if !self.names.is_empty() {
@@ -327,8 +309,9 @@ impl Quarantine {
             let item = "files that the user's tools run".to_owned();
             event("not-set-aside", item, line.clone())
         });
-        let done = self.done.iter().take(LOGGED).map(|done| {
-            let item = done.path.display().to_string();
+        let done = self.done.iter().chain(&self.unseen);
+        let done = done.take(LOGGED).map(|done| {
+            let item = typed_path(&done.path);
             event("set-aside", item, done.reason())
         });
         failed.chain(done).collect()

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::quarantine;
+use super::{look, quarantine};
 use crate::plan::git_config::WholeSettings;
 
 /// The largest file that is read for its settings.
@@ -43,9 +43,8 @@ impl FoundSettings {
 
 /// Reads it. Another kind of file, or a larger one, is an error.
 pub(super) fn read(parent: &OwnedFd, name: &OsStr) -> io::Result<FoundSettings> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
-        Ok(file) => fs::File::from(file),
+    let file = match look::open(parent, name) {
+        Ok(file) => file,
         Err(Errno::LOOP) => {
             let target = rustix::fs::readlinkat(parent, name, Vec::new())?;
             return Ok(FoundSettings::Link(target.into_bytes()));

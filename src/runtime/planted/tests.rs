@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::plan::{BindAccess, FileKind, HiddenDirectory, MappedIds, ProgramMode, SourceIdentity};
+use crate::plan::{FileKind, HiddenDirectory, MappedIds, ProgramMode};
 use crate::probe::TestDir;
 
 const OWN: &str = "[core]\n\thooksPath = .husky\n[alias]\n\tx = !make\n";
@@ -28,20 +28,19 @@ fn bind(dir: &Path) -> BindMount {
 fn watched(searched: StartSearch) -> GuardedMount {
     GuardedMount {
         destination: "/w".into(),
-        files: BTreeSet::new(),
-        known: BTreeSet::new(),
-        tops: Vec::new(),
-        gits: Vec::new(),
-        hidden: Vec::new(),
         searched,
+        ..GuardedMount::default()
     }
 }
 
 fn source<'a>(bind: &'a BindMount, watched: &'a GuardedMount) -> CleanedSource<'a> {
+    let (root, file) = open_as_judged(bind).unwrap();
     CleanedSource {
-        root: open(bind).unwrap(),
-        bind,
+        root,
+        source: bind.source.clone(),
+        file,
         watched,
+        free: const { &BTreeSet::new() },
     }
 }
 
@@ -66,7 +65,7 @@ fn kept(dir: &Path, watched: &GuardedMount) -> (bool, bool) {
     }
     let bind = bind(dir);
     let mut quarantine = Quarantine::new(None, "id");
-    clean(&[source(&bind, watched)], &BTreeSet::new(), &mut quarantine);
+    clean(&[source(&bind, watched)], &mut quarantine);
     (is_kept(dir), is_kept(&dir.join("sub")))
 }
 
@@ -116,23 +115,15 @@ fn a_source_below_a_searched_one_is_not_searched_again() {
     let hides = GuardedMount {
         hidden: vec![HiddenDirectory {
             path: "below".into(),
-            file: identity(&part),
+            file: open_as_judged(&part).unwrap().1,
         }],
         ..watched(StartSearch::Complete)
     };
     assert!(!shows((&all, &hides), &part));
     // Another mount of the node is at its path.
-    let covered = BindMount {
-        judged: SourceIdentity {
-            ino: all.judged.ino,
-            ..part.judged
-        },
-        ..part.clone()
-    };
     let held = CleanedSource {
-        root: open(&part).unwrap(),
-        bind: &covered,
-        watched: &whole,
+        file: open_as_judged(&all).unwrap().1,
+        ..source(&part, &whole)
     };
     assert!(!source(&all, &whole).shows(&held));
 }
@@ -195,11 +186,7 @@ fn what_was_moved_beside_itself_is_moved_once_and_the_log_leads_to_it() {
     let (bind, watched) = (bind(&dir), watched(StartSearch::Complete));
     let id = "0123456789ab".repeat(6);
     let mut quarantine = Quarantine::new(None, &id);
-    clean(
-        &[source(&bind, &watched)],
-        &BTreeSet::new(),
-        &mut quarantine,
-    );
+    clean(&[source(&bind, &watched)], &mut quarantine);
     let names = names_in(&hooks);
     let [hook, pushed] = &names[..] else {
         panic!("{names:?}");
