@@ -109,7 +109,8 @@ pub(super) fn protected_itself(
     }
     let all = ProtectedList::builtin().all().iter();
     let places = all.filter(|place| {
-        is_protected(&files.unprotected, place.name())
+        place.is_path()
+            && is_protected(&files.unprotected, place.name())
             && facts
                 .all_names()
                 .any(|name| is_itself(place, name, facts.kind))

@@ -94,6 +94,18 @@ impl GuardedMount {
         refused
     }
 
+    /// Whether a directory was the top of a repository at the start.
+    pub fn was_top(&self, directory: &Path) -> bool {
+        directory.as_os_str().is_empty() || self.tops.iter().any(|top| top.path == directory)
+    }
+
+    /// Whether a directory was a git directory at the start.
+    pub fn was_git(&self, directory: &Path) -> bool {
+        let is_named = directory.file_name().is_some_and(|name| name == ".git");
+        is_named && self.was_top(directory.parent().unwrap_or(directory))
+            || self.gits.iter().any(|git| git == directory)
+    }
+
     /// Whether a git settings file, or a link, is as it was.
     pub fn is_as_before(&self, whole: WholeSettings<'_>, path: &Path) -> bool {
         self.known.contains(&whole.hash(path))
@@ -108,6 +120,10 @@ impl GuardedMount {
         };
         let top = one.path.ancestors().nth(place.parts(&one.path));
         let top = top.unwrap_or(Path::new(""));
+        // `git status` further up enters it.
+        if place.name() == ".git" {
+            return true;
+        }
         if self.part == GuardedPart::Repositories {
             return false;
         }

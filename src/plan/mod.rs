@@ -17,6 +17,7 @@ mod file;
 mod filesystem;
 pub mod git;
 pub mod git_config;
+pub mod git_link;
 mod git_remote;
 mod guard;
 mod guarded_mount;

@@ -3,7 +3,6 @@
 //! can rename. New files are moved aside when the container has ended.
 
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -48,6 +47,12 @@ pub struct ProtectedPlace {
     /// Only a file or a link counts: a directory there is the tool's own.
     #[serde(default, rename = "file-only")]
     pub file_only: bool,
+    /// It stands for each symbolic link in a git directory, and is no path.
+    #[serde(default)]
+    pub links: bool,
+    /// Git writes this file: it counts at the end, and only for what git would not have written into it.
+    #[serde(default)]
+    pub content: bool,
 }
 
 /// Where the path of an entry begins.
@@ -60,6 +65,11 @@ pub enum ProtectedBase<'a> {
 }
 
 impl ProtectedPlace {
+    /// Whether all that has its path counts.
+    pub fn is_path(&self) -> bool {
+        !self.links && !self.content
+    }
+
     /// Where the entry applies, and its path from there.
     pub fn base(&self) -> ProtectedBase<'_> {
         match self.path.strip_prefix(".git") {
@@ -96,7 +106,8 @@ impl ProtectedPlace {
 static BUILTIN: LazyLock<ProtectedList> = LazyLock::new(|| {
     let list = table!("protected").read();
     let mut list: ProtectedList = list.expect("a test parses the built-in list");
-    for (index, place) in list.place.iter().enumerate() {
+    let paths = list.place.iter().enumerate();
+    for (index, place) in paths.filter(|(_, place)| !place.links) {
         if let Some(name) = place.path.file_name() {
             let name = name.as_encoded_bytes().to_ascii_lowercase();
             list.last.entry(name).or_default().push(index);
@@ -148,6 +159,11 @@ impl ProtectedList {
     #[cfg(test)]
     pub(super) fn harmless(&self) -> &HarmlessSettings {
         &self.harmless
+    }
+
+    /// The entry for links in git directories.
+    pub fn links(&self) -> Option<&ProtectedPlace> {
+        self.place.iter().find(|place| place.links)
     }
 
     /// Adds what git reads settings from: the hashes of all of it and of each setting that is not harmless, and its remotes.
@@ -232,7 +248,7 @@ pub struct ProtectedFiles {
     /// Git settings files, read-only if `filesystem.git-config` says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<FoundProtected>,
-    /// Hashes of their settings that are not harmless.
+    /// Hashes of their settings that are not harmless, and of links in git directories.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<String>,
     /// Their remotes with an address.
@@ -259,15 +275,6 @@ impl ProtectedFiles {
             false => self.found.push(one),
         }
     }
-}
-
-/// Whether the file `commondir` says that a second work tree belongs to the repository in whose directory it is kept, as
-/// `git worktree add` writes it. Git cuts only line ends: a blank would lead to another directory.
-pub fn is_usual_commondir(path: &Path, text: &[u8]) -> bool {
-    let above = path.parent().and_then(Path::parent);
-    let end = text.iter().rposition(|byte| !b"\r\n".contains(byte));
-    above.and_then(Path::file_name) == Some(OsStr::new("worktrees"))
-        && text[..end.map_or(0, |end| end + 1)] == *b"../.."
 }
 
 /// A path of the container that is read-only in a writable mount.
@@ -378,25 +385,6 @@ mod tests {
             .map(|one| one.file.ino)
             .collect();
         assert_eq!(planted, [10, 20, 21, 22, 23, 25]);
-    }
-
-    #[test]
-    fn a_second_work_tree_belongs_to_its_repository_only_as_git_writes_it() {
-        let usual = |path: &str, text: &str| is_usual_commondir(Path::new(path), text.as_bytes());
-        let own = ".git/worktrees/x/commondir";
-        assert!(usual(own, "../..\n") && usual(own, "../..") && usual(own, "../..\r\n"));
-        for other in [
-            "",
-            "../.. ",
-            "../..\t\n",
-            " ../..",
-            "../../..",
-            "../..\n\nx",
-        ] {
-            assert!(!usual(own, other), "{other:?}");
-        }
-        assert!(!usual(".git/commondir", "../.."));
-        assert!(!usual("x/y/commondir", "../.."));
     }
 
     #[test]

@@ -13,7 +13,7 @@ const CONNECTION_BYTES: u64 = 32 << 10;
 /// share of a body that a host does not take (80 KiB).
 const TLS_CONNECTION_BYTES: u64 = 272 << 10;
 
-/// The reader's buffers for MCP messages and for answers with lists (`src/sidecar/reader/held.rs`), twice: a buffer
+/// The reader's buffers for MCP messages and for answers with lists (`src/sidecar/reader/held_body.rs`), twice: a buffer
 /// that grew may be half empty.
 const HELD_BYTES: u64 = 64 << 20;
 

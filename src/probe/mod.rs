@@ -1,6 +1,7 @@
 //! SHELL. Facts about the kernel and the bundle's files, for the pure planner. The only feature detection in the tree.
 
 pub mod annotations;
+mod at_end;
 mod hosts;
 pub mod idmap;
 mod image;
@@ -21,11 +22,10 @@ mod volume;
 
 use self::system::{below_settings, is_programs, is_top};
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use oci_spec::runtime::{Mount, Spec};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -34,8 +34,7 @@ use crate::kernel::mount_options::MountReach;
 use crate::plan::never::NeverList;
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::plan::{
-    BundleFacts, FileKind, FilesystemPlan, GuardedMount, MappedIds, PlannedMount, ProtectedFiles,
-    SourceFacts,
+    BundleFacts, FileKind, FilesystemPlan, MappedIds, PlannedMount, ProtectedFiles, SourceFacts,
 };
 use crate::policy::{Filesystem, ProtectedName, SearchRule};
 use crate::scratch::overlay;
@@ -44,10 +43,12 @@ use pairs::MountsBySource;
 use search::{HiddenNames, MountView, SearchBudget};
 use source::Judge;
 
+pub use at_end::{directory_below, is_in_git, protected, protected_by_name};
 pub use hosts::NodePlaces;
 pub use image::{Image, image};
 pub use kernel::host;
 pub use pairs::SourcesByMount;
+pub use search::MOST_GITS;
 pub use source::is_home;
 #[cfg(test)]
 pub(crate) use test_dir::TestDir;
@@ -263,28 +264,6 @@ pub fn search(
             source.inside.len() > before || source.unsearched.is_some() || source.runtime.is_some();
     }
     told
-}
-
-/// Files of a directory that the user's own tools run, searched until a time. No process of the container runs any more.
-pub fn protected(root: &OwnedFd, free: &BTreeSet<ProtectedName>, end: Instant) -> ProtectedFiles {
-    search::protected(root, free, end)
-}
-
-/// The same, only where such files were at the start, which takes the same time whatever the container made.
-pub fn protected_by_name(
-    (root, source): (&OwnedFd, &Path),
-    watched: &GuardedMount,
-    unprotected: &BTreeSet<ProtectedName>,
-) -> ProtectedFiles {
-    let mut now = search::by_name(root, (&watched.tops, &watched.gits), unprotected);
-    let part = search::of_git_part(root, source, unprotected);
-    now.found.extend(part);
-    now
-}
-
-/// Opens a directory below another, of any depth, by way of no link and no other file system.
-pub fn directory_below(root: BorrowedFd<'_>, path: &Path) -> rustix::io::Result<OwnedFd> {
-    search::beneath_by_parts(root, path)
 }
 
 /// The container paths of all sources.

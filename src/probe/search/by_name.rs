@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::content;
 use super::cost::{Cost, SearchBudget};
+use super::links;
 use super::places;
 use super::walk;
 use crate::plan::git_config::WholeSettings;
@@ -28,20 +29,29 @@ const MOST: usize = 1000;
 /// The largest file of git's settings that is compared as a whole.
 const SETTINGS: u64 = 16 << 20;
 
+/// What a search before the start leaves for a look by name.
+pub(super) struct StartLook<'a> {
+    pub unprotected: &'a BTreeSet<ProtectedName>,
+    /// The directories with links in git directories.
+    pub linked: Vec<PathBuf>,
+}
+
 /// Completes the facts of a search before the start. A search that stopped has budget for nothing more. So the same
 /// places as at the end are looked up by name, with a budget of their own: nothing that was there counts as new.
 pub(super) fn complete(
     root: &OwnedFd,
-    unprotected: &BTreeSet<ProtectedName>,
+    start: &StartLook<'_>,
     cost: &mut Cost,
     facts: &mut SourceFacts,
 ) {
+    let unprotected = start.unprotected;
     let of_part = of_git_part(root, &facts.path, unprotected);
     for one in &of_part {
         cost.mask(&one.path);
     }
     merge(&mut facts.protected.found, of_part);
-    let known = settings(root, &facts.protected.settings, cost);
+    let mut known = settings(root, &facts.protected.settings, cost);
+    links::remember(root, &start.linked, cost, &mut known);
     remember(known, &mut facts.protected);
     facts.protected.hidden = hidden(root, facts);
     let over = cost.check().err();
@@ -60,7 +70,13 @@ pub(super) fn complete(
     }
     merge(&mut files.found, now.found);
     merge(&mut files.settings, now.settings);
-    let known = settings(root, &files.settings, &mut cost);
+    let mut known = settings(root, &files.settings, &mut cost);
+    links::remember(
+        root,
+        &written(root, &files.tops, &files.gits),
+        &mut cost,
+        &mut known,
+    );
     remember(known, files);
     files.unread = cost.check().err();
 }
@@ -124,16 +140,8 @@ pub(in crate::probe) fn by_name(
     (tops, gits): (&[RepositoryTop], &[PathBuf]),
     unprotected: &BTreeSet<ProtectedName>,
 ) -> ProtectedFiles {
-    let top = PathBuf::new();
-    let known = tops.iter().map(|top| &top.path);
-    let tops: BTreeSet<&Path> = [&top]
-        .into_iter()
-        .chain(known.take(MOST))
-        .map(PathBuf::as_path)
-        .collect();
-    // Those that began as git directories here are named `.git`.
-    let made = tops.iter().map(|top| top.join(".git"));
-    let gits: BTreeSet<PathBuf> = made.chain(gits.iter().take(MOST).cloned()).collect();
+    let tops = top_directories(tops);
+    let gits = git_directories(&tops, gits);
     let mut now = ProtectedFiles::default();
     let mut look = |base: &Path, wanted: fn(&ProtectedPlace) -> bool| {
         let Ok(directory) = walk::beneath_by_parts(root.as_fd(), base) else {
@@ -142,13 +150,11 @@ pub(in crate::probe) fn by_name(
         let mut absent = HashSet::new();
         for place in ProtectedList::builtin().all() {
             if wanted(place)
+                && !place.links
                 && protect::is_protected(unprotected, place.name())
                 && let Some(one) = entry(&directory, base, place, &mut absent)
             {
-                match place.compared {
-                    true => now.settings.push(one),
-                    false => now.found.push(one),
-                }
+                now.add(place, one);
             }
         }
     };
@@ -159,6 +165,32 @@ pub(in crate::probe) fn by_name(
         look(git, |place| matches!(place.base(), ProtectedBase::Git(_)));
     }
     now
+}
+
+fn top_directories(tops: &[RepositoryTop]) -> BTreeSet<&Path> {
+    let known = tops.iter().take(MOST).map(|top| top.path.as_path());
+    known.chain([Path::new("")]).collect()
+}
+
+/// Those that began as git directories at these tops are named `.git`.
+fn git_directories(tops: &BTreeSet<&Path>, gits: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let made = tops.iter().map(|top| top.join(".git"));
+    made.chain(gits.iter().take(MOST).cloned()).collect()
+}
+
+/// Where git writes in the directories that are looked at by name.
+fn written(root: &OwnedFd, tops: &[RepositoryTop], gits: &[PathBuf]) -> Vec<PathBuf> {
+    links::places(root, &git_directories(&top_directories(tops), gits))
+}
+
+/// Adds the links in the git directories of the start to what is found now.
+pub(in crate::probe) fn links_by_name(
+    root: &OwnedFd,
+    (tops, gits): (&[RepositoryTop], &[PathBuf]),
+    unprotected: &BTreeSet<ProtectedName>,
+    now: &mut ProtectedFiles,
+) {
+    links::find(root, &written(root, tops, gits), unprotected, now);
 }
 
 /// The entries of the list at the root of a source that is a part of a git directory: a second work tree writes `refs` of
@@ -175,7 +207,8 @@ pub(in crate::probe) fn of_git_part(
         return Vec::new();
     }
     let all = ProtectedList::builtin().all().iter();
-    let all = all.filter(|place| protect::is_protected(unprotected, place.name()));
+    let all =
+        all.filter(|place| place.is_path() && protect::is_protected(unprotected, place.name()));
     let found = all.filter_map(|place| {
         let ProtectedBase::Git(below) = place.base() else {
             return None;

@@ -8,12 +8,13 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CStr, OsStr};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::FileType;
 
 use super::Directory;
 use super::cost::Cost;
+use super::links;
 use super::places::DirTree;
 use super::walk;
 use crate::plan::protect::{self, ProtectedBase, ProtectedList, ProtectedPlace};
@@ -30,11 +31,20 @@ const MARKED: usize = 32;
 const KEPT: usize = 32 << 20;
 
 /// Most git directories that a plan names.
-const GITS: usize = 1000;
+pub const GITS: usize = 1000;
 
 /// Names that mark a directory as a work tree's top, or as a git directory, in lower case: some file systems fold them.
-const MARKS: [&[u8]; 5] = [b".git", b"head", b"objects", b"refs", b"commondir"];
+const MARKS: [&[u8]; 6] = [
+    b".git",
+    b"head",
+    b"objects",
+    b"refs",
+    b"commondir",
+    b"worktrees",
+];
 const TOP: u8 = 1;
+const HEAD: u8 = 2;
+const TREES: u8 = 32;
 /// Marks of a git directory, or of one that others name as their common directory, which needs no HEAD
 /// (is_git_directory in git's setup.c).
 const GIT: u8 = 4 | 8;
@@ -48,6 +58,8 @@ pub(super) struct Guard<'a> {
     /// The marks of each directory.
     marks: HashMap<u32, u8>,
     met: Vec<MetName>,
+    /// Directories with symbolic links.
+    linked: BTreeSet<u32>,
     time: GuardTime,
 }
 
@@ -85,6 +97,7 @@ impl<'a> Guard<'a> {
             unprotected,
             marks: HashMap::new(),
             met: Vec::new(),
+            linked: BTreeSet::new(),
             time,
         }
     }
@@ -96,6 +109,7 @@ impl<'a> Guard<'a> {
     /// Forgets the entries of a directory that is listed again.
     pub(super) fn forget(&mut self, directory: u32) {
         self.marks.remove(&directory);
+        self.linked.remove(&directory);
         self.met.retain(|met| met.directory != directory);
     }
 
@@ -107,6 +121,10 @@ impl<'a> Guard<'a> {
         at: &Directory<'_>,
         (name, kind): (&CStr, FileType),
     ) {
+        let is_link = kind == FileType::Symlink;
+        if is_link && !self.linked.contains(&at.number) && cost.keep(MARKED).is_ok() {
+            self.linked.insert(at.number);
+        }
         let bytes = name.to_bytes();
         if bytes.len() > LONGEST {
             return;
@@ -126,7 +144,7 @@ impl<'a> Guard<'a> {
                 self.keep(cost, places, at, MetEntry { name, place, parts });
             }
         }
-        if kind == FileType::Symlink {
+        if is_link {
             let through = list.through(&small);
             let mut through = through.filter(|(place, _)| self.is_protected(place));
             if let Some((place, parts)) = through.next() {
@@ -194,12 +212,57 @@ impl<'a> Guard<'a> {
             if !self.is_kept(cost, &one.path, &mut kept) {
                 break;
             }
-            match met.place.compared {
-                true => files.settings.push(one),
-                false => files.found.push(one),
-            }
+            files.add(met.place, one);
         }
         files
+    }
+
+    /// The directories with symbolic links in git directories. A source may be a part of one.
+    pub(super) fn linked(
+        &self,
+        cost: &mut Cost,
+        places: &mut DirTree,
+        source: &Path,
+    ) -> Vec<PathBuf> {
+        let protected = self.list.links().filter(|place| self.is_protected(place));
+        if protected.is_none() || self.linked.is_empty() {
+            return Vec::new();
+        }
+        let is_part = links::is_in_git(source);
+        let listed: HashSet<u32> = places.listed().into_iter().collect();
+        let numbers = self.linked.iter().filter(|number| listed.contains(number));
+        let numbers = numbers.filter(|number| is_part || self.is_in_git(places, **number));
+        let (mut paths, mut kept) = (Vec::new(), 0);
+        for number in numbers {
+            let path = places.path(*number);
+            kept += path.as_os_str().len();
+            if kept > KEPT {
+                cost.too_many();
+                break;
+            }
+            paths.push(path);
+        }
+        paths
+    }
+
+    /// Whether a directory is one of git's, or in one. A work tree may lie in one too, beside what git writes, and a directory that has
+    /// only the names of one may be none.
+    fn is_in_git(&self, places: &DirTree, number: u32) -> bool {
+        let (mut at, mut below, mut in_tree) = (Some(number), None, false);
+        while let Some(here) = at {
+            let marks = self.marks.get(&here).copied().unwrap_or(0);
+            let is_named = places.name(here).eq_ignore_ascii_case(b".git");
+            let is_written = match below {
+                Some(below) => links::is_gits(places.name(below)) || is_named && !in_tree,
+                None => is_named || marks & (HEAD | TREES) != 0,
+            };
+            if self.is_git(places, here) && is_written {
+                return true;
+            }
+            in_tree |= marks & TOP != 0;
+            (below, at) = (Some(here), places.above(here));
+        }
+        false
     }
 
     /// Counts a path: before the start those that will be mounts, at the end only their bytes.

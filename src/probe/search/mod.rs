@@ -14,6 +14,7 @@ mod entries;
 mod git;
 mod guard;
 mod index;
+mod links;
 mod places;
 mod settle;
 mod sha1;
@@ -35,12 +36,14 @@ use crate::log::progress::Progress;
 use crate::plan::never::{NeverList, VisibleCredentials};
 use crate::plan::{FoundCredential, ProtectedFiles, SourceFacts};
 use crate::policy::ProtectedName;
-pub(super) use by_name::{by_name, of_git_part};
+pub(super) use by_name::{by_name, links_by_name, of_git_part};
 use cost::Cost;
 pub(super) use cost::SearchBudget;
 pub(super) use git::MountView;
 use git::Repositories;
+pub use guard::GITS as MOST_GITS;
 use guard::{Guard, GuardTime};
+pub(super) use links::is_in_git;
 use places::{DirTree, Key, Mark};
 use settle::BusyDirs;
 pub(super) use unwanted::HiddenNames;
@@ -80,7 +83,12 @@ pub(super) fn search(
     facts.inside.append(&mut search.inside);
     if let Some(guard) = search.guard.take() {
         facts.protected = guard.found(&mut search.cost, &mut search.places);
-        by_name::complete(root, guard.unprotected(), &mut search.cost, facts);
+        let linked = guard.linked(&mut search.cost, &mut search.places, &facts.path);
+        let start = by_name::StartLook {
+            unprotected: guard.unprotected(),
+            linked,
+        };
+        by_name::complete(root, &start, &mut search.cost, facts);
     }
 }
 
@@ -95,7 +103,7 @@ enum SearchAim {
 
 /// Finds files that the user's tools run, in a directory that no process changes meanwhile.
 pub(super) fn protected(
-    root: &OwnedFd,
+    (root, source): (&OwnedFd, &Path),
     unprotected: &BTreeSet<ProtectedName>,
     until: Instant,
 ) -> ProtectedFiles {
@@ -112,9 +120,16 @@ pub(super) fn protected(
     search.cost.progress = Progress::begin(|| "searching what the command wrote".to_owned());
     let unread = search.all().err();
     let guard = search.guard.take();
-    let found = guard.map(|guard| guard.found(&mut search.cost, &mut search.places));
+    let found = guard.map(|guard| {
+        let mut found = guard.found(&mut search.cost, &mut search.places);
+        let linked = guard.linked(&mut search.cost, &mut search.places, source);
+        links::find(root, &linked, unprotected, &mut found);
+        found
+    });
     ProtectedFiles {
-        unread: unread.or(search.cost.check().err()),
+        unread: unread
+            .or(search.cost.check().err())
+            .or(found.as_ref().and_then(|found| found.unread.clone())),
         ..found.unwrap_or_default()
     }
 }

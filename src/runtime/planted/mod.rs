@@ -5,6 +5,7 @@
 //! Everything goes by descriptors, and by way of no link: the directories are those that the workload wrote. What cannot be
 //! cleaned is moved as a whole, and what cannot be moved loses its mode; nothing of that is silent.
 
+mod checkout;
 mod look;
 mod planted_file;
 mod quarantine;
@@ -12,7 +13,9 @@ mod quarantined_file;
 mod replaced;
 mod settings;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -80,6 +83,7 @@ pub fn set_aside(record: &Record) -> Vec<Event> {
                 file,
                 watched,
                 free: if is_all { free } else { &NOTHING_FREE },
+                is_read: Cell::new(false),
             }),
             Err(error) => not_searched(&source, &error.to_string(), &mut quarantine),
         }
@@ -123,14 +127,16 @@ fn clean(sources: &[CleanedSource<'_>], quarantine: &mut Quarantine) {
     for source in sources {
         let mut others = sources.iter().zip(&nows);
         let is_done = others.any(|(other, now)| now.unread.is_none() && other.shows(source));
-        nows.push(match is_done {
+        let now = match is_done {
             true => ProtectedFiles::default(),
             false => source.search(until),
-        });
+        };
+        source.is_read.set(now.unread.is_none());
+        nows.push(now);
     }
     for (source, looks) in sources.iter().zip(firsts.iter().zip(&nows)) {
         quarantine.attend(source.watched.part);
-        source.clean_found(looks, quarantine);
+        source.clean_found(looks, sources, quarantine);
     }
 }
 
@@ -161,6 +167,8 @@ struct CleanedSource<'a> {
     watched: &'a GuardedMount,
     /// What the policy does not protect.
     free: &'a BTreeSet<ProtectedName>,
+    /// Whether the last search met all of it.
+    is_read: Cell<bool>,
 }
 
 impl CleanedSource<'_> {
@@ -190,7 +198,8 @@ impl CleanedSource<'_> {
     fn search(&self, until: Instant) -> ProtectedFiles {
         let why = match self.watched.searched {
             StartSearch::Complete => {
-                return self.visible(probe::protected(&self.root, self.free, until));
+                let place = (&self.root, self.source.as_path());
+                return self.visible(probe::protected(place, self.free, until));
             }
             StartSearch::ByName => {
                 "it was too large to search before the start, so only its top and the repositories found then were compared"
@@ -206,6 +215,7 @@ impl CleanedSource<'_> {
     fn clean_found(
         &self,
         (first, now): (&ProtectedFiles, &ProtectedFiles),
+        sources: &[CleanedSource<'_>],
         quarantine: &mut Quarantine,
     ) {
         quarantine.begin();
@@ -215,7 +225,11 @@ impl CleanedSource<'_> {
         }
         quarantine.begin_source(now);
         for one in deepest_first(self.watched, [first, now]) {
-            self.file(one).take(quarantine);
+            let file = FoundFile {
+                beside: sources,
+                ..self.file(one)
+            };
+            file.take(quarantine);
         }
         let hidden = self.still_hidden();
         let gits = self.watched.gits.iter().chain(&now.gits);
@@ -287,7 +301,21 @@ impl CleanedSource<'_> {
             source: &self.source,
             what,
             watched: self.watched,
+            beside: &[],
         }
+    }
+
+    /// Whether this path of the node is a git directory in this source, which is searched, and to which git lets a work tree lead:
+    /// not that of another work tree, in which git would look for hooks.
+    fn has_cleaned(&self, path: &Path) -> bool {
+        let Ok(below) = path.strip_prefix(&self.source) else {
+            return false;
+        };
+        let of_top = below.file_name() == Some(OsStr::new(".git")) && self.watched.was_git(below);
+        self.is_all()
+            && self.is_read.get()
+            && !of_top
+            && checkout::is_safe((self.root.as_fd(), &self.source), self.watched, below)
     }
 }
 

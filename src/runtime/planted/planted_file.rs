@@ -1,27 +1,30 @@
 //! SHELL. One file or directory of the list in a mount's source, which is cleaned or moved aside.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{AtFlags, Dir, FileType, Stat};
 use rustix::io::Errno;
 
-use super::look::file_of;
+use super::CleanedSource;
+use super::look::{self, file_of};
 use super::quarantine::Quarantine;
 use super::quarantined_file::QuarantinedFile;
 use super::settings;
-use crate::plan::git_config::{self, GitSetting};
-use crate::plan::protect::{ProtectedList, is_usual_commondir};
-use crate::plan::{FoundProtected, GuardedMount};
+use crate::plan::git_config::{self, GitSetting, WholeSettings};
+use crate::plan::git_link;
+use crate::plan::protect::ProtectedList;
+use crate::plan::{FoundProtected, GuardedMount, GuardedPart};
 use crate::policy::typed_path;
 use crate::probe;
 
-/// The longest `commondir` that is read.
-const LONGEST: u64 = 4096;
+/// Where a jj repository finds git's, and what jj itself writes there: git's own directory, or the one beside.
+const JJ_GIT: &str = ".jj/repo/store/git_target";
+const JJ_GITS: [&[u8]; 2] = [b"../../../.git", b"git"];
 
 /// How many names of settings are said, and how many characters of each.
 const KEYS: usize = 6;
@@ -34,6 +37,8 @@ pub(super) struct FoundFile<'a> {
     pub(super) what: &'a FoundProtected,
     /// The mount's state at the start.
     pub(super) watched: &'a GuardedMount,
+    /// All sources that are cleaned.
+    pub(super) beside: &'a [CleanedSource<'a>],
 }
 
 impl FoundFile<'_> {
@@ -94,6 +99,17 @@ impl FoundFile<'_> {
         let name = self.name();
         quarantine.check_time()?;
         let found = settings::read(parent, name)?;
+        // Git may write to its other name.
+        if let Some((text, file)) = found.text()
+            && file.metadata()?.nlink() > 1
+        {
+            quarantine.check_room(text.len())?;
+            settings::replace(parent, name, text, file)?;
+            let path = typed_path(&self.source.join(&self.what.path));
+            quarantine.mend(format!(
+                "{path} was a hard link, through which git may write: it is a file of its own now"
+            ));
+        }
         if self.watched.is_as_before(found.whole(), &self.what.path) {
             return Ok(());
         }
@@ -136,7 +152,13 @@ impl FoundFile<'_> {
                 Err(_) => self.move_one(&parent, name, &self.what.path, quarantine),
             };
         }
-        if self.what.name == ".git/commondir" && self.is_usual(&parent) {
+        let is_harmless = match self.what.name.as_str() {
+            ".git/commondir" => self.is_usual(&parent),
+            ".git" => self.leads_beside(&parent),
+            JJ_GIT => self.is_jj_own(&parent),
+            _ => false,
+        };
+        if is_harmless || self.is_own_link(&parent) || quarantine.has_made(&parent, name) {
             return Ok(());
         }
         self.move_one(&parent, name, &self.what.path, quarantine)
@@ -174,15 +196,78 @@ impl FoundFile<'_> {
         first
     }
 
+    /// Whether it is a link that was there at the start, and led there too, or that of an editor or of git itself
+    /// (core.preferSymlinkRefs).
+    fn is_own_link(&self, parent: &OwnedFd) -> bool {
+        let Ok(target) = rustix::fs::readlinkat(parent, self.name(), Vec::new()) else {
+            return false;
+        };
+        let (name, target) = (self.name().as_bytes(), target.as_bytes());
+        let is_below = |names: [&str; 2]| {
+            let mut parts = self.what.path.iter();
+            parts.any(|part| names.iter().any(|name| part.eq_ignore_ascii_case(name)))
+        };
+        let is_branch = target.starts_with(b"refs/heads/")
+            && !Path::new(OsStr::from_bytes(target))
+                .iter()
+                .any(|part| part == "..");
+        // The one of a branch or a log would be written elsewhere.
+        let is_gits = name == b"HEAD" && is_branch && !is_below(["refs", "logs"]);
+        // Emacs' lock of a file leads to USER@HOST. Git would take it for a second work tree's directory or a submodule's.
+        let is_lock = name.starts_with(b".#")
+            && target.contains(&b'@')
+            && !target.contains(&b'/')
+            && !is_below(["worktrees", "modules"]);
+        let whole = WholeSettings::Link(target);
+        is_gits || is_lock || self.watched.is_as_before(whole, &self.what.path)
+    }
+
+    /// Whether a new work tree's `.git` leads to a git directory of a source that is cleaned, as those of `git submodule` and
+    /// `git worktree` do. In a container the source may have another path, which leads nowhere on the node.
+    fn leads_beside(&self, parent: &OwnedFd) -> bool {
+        let led = self.led(parent);
+        let is_cleaned = |path: &Path| self.beside.iter().any(|one| one.has_cleaned(path));
+        let inside = |path: &Path| {
+            let mut below = self.beside.iter().filter_map(|one| {
+                let below = path.strip_prefix(&one.watched.destination).ok()?;
+                Some(one.source.join(below))
+            });
+            let is_absent = path
+                .symlink_metadata()
+                .is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+            is_absent && below.any(|path| is_cleaned(&path))
+        };
+        let directory = self.what.path.parent().unwrap_or(Path::new(""));
+        // No user looks for a work tree here, and an agent has those of other projects.
+        let is_others = |led: &Path| {
+            self.watched.part == GuardedPart::Repositories && git_link::is_no_checkouts(led)
+        };
+        !self.watched.was_top(directory)
+            && led.is_some_and(|led| is_cleaned(&led) || inside(&led) || is_others(&led))
+    }
+
+    /// Where the `.git` of a work tree leads, on the node.
+    fn led(&self, parent: &OwnedFd) -> Option<PathBuf> {
+        let directory = self.what.path.parent().unwrap_or(Path::new(""));
+        let target = match rustix::fs::readlinkat(parent, self.name(), Vec::new()) {
+            Ok(target) => OsStr::from_bytes(target.as_bytes()).to_owned(),
+            Err(_) => git_link::target(&self.text(parent)?)?,
+        };
+        git_link::led(&self.source.join(directory), Path::new(&target))
+    }
+
+    fn text(&self, parent: &OwnedFd) -> Option<Vec<u8>> {
+        look::short(parent, self.name()).ok()
+    }
+
+    fn is_jj_own(&self, parent: &OwnedFd) -> bool {
+        let text = self.text(parent);
+        text.is_some_and(|text| JJ_GITS.contains(&text.trim_ascii()))
+    }
+
     fn is_usual(&self, parent: &OwnedFd) -> bool {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(parent, self.name(), flags, Mode::empty());
-        let mut text = Vec::new();
-        let read = file.is_ok_and(|file| {
-            let file = fs::File::from(file).take(LONGEST).read_to_end(&mut text);
-            file.is_ok()
-        });
-        read && is_usual_commondir(&self.what.path, &text)
+        let text = self.text(parent);
+        text.is_some_and(|text| git_link::is_usual_commondir(&self.what.path, &text))
     }
 
     fn move_one(

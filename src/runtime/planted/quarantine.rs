@@ -84,6 +84,8 @@ pub(super) struct Quarantine {
     unseen: Vec<QuarantinedFile>,
     part: GuardedPart,
     failed: Vec<String>,
+    /// Files that are the user's own again.
+    mended: Vec<String>,
     /// The list's names for what was moved.
     names: BTreeSet<String>,
 }
@@ -115,6 +117,7 @@ impl Quarantine {
             unseen: Vec::new(),
             part: GuardedPart::All,
             failed: Vec::new(),
+            mended: Vec::new(),
             names: BTreeSet::new(),
         }
     }
@@ -265,9 +268,22 @@ impl Quarantine {
         }
     }
 
+    /// Says what was mended, behind what was not moved: the workload can make many.
+    pub(super) fn mend(&mut self, line: String) {
+        self.mended.push(line);
+    }
+
     pub(super) fn said(&self) -> Vec<String> {
         let moved: Vec<String> = self.done.iter().map(QuarantinedFile::line).collect();
-        quarantine_lines(&self.failed, &moved, &self.id)
+        quarantine_lines(&self.failed(), &moved, &self.id)
+    }
+
+    fn failed(&self) -> Vec<String> {
+        let mut all = self.failed.clone();
+        all.extend(self.mended.iter().take(SAID).cloned());
+        let more = self.mended.len().saturating_sub(SAID);
+        all.extend((more > 0).then(|| format!("and {more} more were hard links")));
+        all
     }
 
     pub(super) fn fail(&mut self, line: String) {
@@ -305,9 +321,9 @@ impl Quarantine {
                 EventDetail::Asked { item: item.into() },
             )
         };
-        let failed = self.failed.iter().take(LOGGED).map(|line| {
+        let failed = self.failed().into_iter().take(LOGGED).map(|line| {
             let item = "files that the user's tools run".to_owned();
-            event("not-set-aside", item, line.clone())
+            event("not-set-aside", item, line)
         });
         let done = self.done.iter().chain(&self.unseen);
         let done = done.take(LOGGED).map(|done| {

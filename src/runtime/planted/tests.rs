@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::plan::{FileKind, HiddenDirectory, MappedIds, ProgramMode};
+use crate::plan::git_config::WholeSettings;
+use crate::plan::{FileKind, HiddenDirectory, MappedIds, ProgramMode, RepositoryTop};
 use crate::probe::TestDir;
 
 const OWN: &str = "[core]\n\thooksPath = .husky\n[alias]\n\tx = !make\n";
@@ -41,6 +42,7 @@ fn source<'a>(bind: &'a BindMount, watched: &'a GuardedMount) -> CleanedSource<'
         file,
         watched,
         free: const { &BTreeSet::new() },
+        is_read: Cell::new(false),
     }
 }
 
@@ -248,4 +250,144 @@ fn only_the_very_file_that_was_moved_is_skipped() {
     fs::write(&beside, "evil").unwrap();
     fs::rename(&beside, &at).unwrap();
     assert!(!quarantine.has_made(&here, &name));
+}
+
+/// A hard link would be written in the place of the settings.
+#[test]
+fn settings_have_one_name() {
+    let scratch = TestDir::new("planted-hard-link");
+    repository(&scratch.0);
+    let [config, other] =
+        ["config", "COMMIT_EDITMSG"].map(|name| scratch.0.join(".git").join(name));
+    fs::hard_link(&config, &other).unwrap();
+    let bind = bind(&scratch.0);
+    let own = WholeSettings::Text(OWN.as_bytes()).hash(Path::new(".git/config"));
+    let watched = GuardedMount {
+        known: [own].into(),
+        ..watched(StartSearch::Complete)
+    };
+    clean(&[source(&bind, &watched)], &mut Quarantine::new(None, "id"));
+    fs::write(&other, "evil").unwrap();
+    assert_eq!(fs::read_to_string(config).unwrap(), OWN);
+}
+
+/// A checkout may bring a git directory whose settings git would obey, were a `.git` to lead there.
+#[test]
+fn a_work_tree_of_a_checkouts_git_directory_is_moved() {
+    let scratch = TestDir::new("planted-fixture");
+    let dir = &scratch.0;
+    let write = |at: &str, text: &str| {
+        let at = dir.join(at);
+        fs::create_dir_all(at.parent().unwrap()).unwrap();
+        fs::write(at, text).unwrap();
+    };
+    let program = "[core]\n\tfsmonitor = x\n";
+    let mut known = BTreeSet::new();
+    for (git, config) in [
+        ("plain.git", "[core]\n\tbare = true\n"),
+        ("evil", program),
+        (".git/modules/own", program),
+        ("common", program),
+        ("hooked", ""),
+        ("l/.bare", program),
+        (".git", ""),
+    ] {
+        for part in ["objects/x", "refs/x"] {
+            write(&format!("{git}/{part}"), "");
+        }
+        write(&format!("{git}/HEAD"), "ref: refs/heads/main\n");
+        write(&format!("{git}/config"), config);
+        let path = format!("{git}/config");
+        known.insert(WholeSettings::Text(config.as_bytes()).hash(Path::new(&path)));
+    }
+    write("common/worktrees/w/HEAD", "ref: refs/heads/main\n");
+    write("common/worktrees/w/commondir", "../..\n");
+    write("fix/a/w/HEAD", "ref: refs/heads/main\n");
+    write("fix/a/w/commondir", "../../../evil\n");
+    write("hooked/hooks/pre-commit", "");
+    write("l/.git", "gitdir: ./.bare\n");
+    write("l/.bare/worktrees/w/HEAD", "ref: refs/heads/main\n");
+    write("l/.bare/worktrees/w/commondir", "../..\n");
+    let own = ["hooked/hooks", "l/.git", "fix/a/w/commondir"];
+    let own = own.map(|at| file_of(&rustix::fs::stat(dir.join(at)).unwrap()));
+    let leads = [
+        "plain.git",
+        "evil",
+        ".git/modules/own",
+        "common/worktrees/w",
+        "hooked",
+        "fix/a/w",
+        "l/.bare/worktrees/w",
+        ".git",
+    ];
+    for (number, leads_to) in leads.iter().enumerate() {
+        write(
+            &format!("t{number}/.git"),
+            &format!("gitdir: ../{leads_to}\n"),
+        );
+    }
+    let watched = GuardedMount {
+        known,
+        files: own.into(),
+        tops: vec![RepositoryTop {
+            path: "l".into(),
+            ino: 0,
+        }],
+        gits: vec![
+            "plain.git".into(),
+            "evil".into(),
+            "common".into(),
+            "hooked".into(),
+            "l/.bare".into(),
+            "fix/a/w".into(),
+        ],
+        ..watched(StartSearch::Complete)
+    };
+    let bind = bind(dir);
+    clean(&[source(&bind, &watched)], &mut Quarantine::new(None, "id"));
+    let stays = |number: &usize| dir.join(format!("t{number}/.git")).exists();
+    let stay: Vec<usize> = (0..leads.len()).filter(stays).collect();
+    assert_eq!(stay, [2, 6]);
+    assert_eq!(
+        fs::read_to_string(dir.join("evil/config")).unwrap(),
+        program
+    );
+}
+
+/// Nothing in an agent's home is the user's, and the agent's own settings there stay.
+#[test]
+fn repositories_of_an_agents_home_are_cleaned_alone() {
+    let scratch = TestDir::new("planted-home");
+    let dir = &scratch.0;
+    repository(&dir.join("evil"));
+    fs::write(dir.join("evil/.git/hooks/x.sample"), "").unwrap();
+    for own in [".mcp.json", "opencode.json", "evil/.envrc"] {
+        fs::write(dir.join(own), "{}").unwrap();
+    }
+    fs::create_dir(dir.join("tree")).unwrap();
+    fs::create_dir(dir.join("led")).unwrap();
+    fs::write(
+        dir.join("tree/.git"),
+        "gitdir: /other/.git/worktrees/tree\n",
+    )
+    .unwrap();
+    fs::write(dir.join("led/.git"), "gitdir: /other/fixture\n").unwrap();
+    let (bind, watched) = (bind(dir), GuardedMount::of_repositories("/w".into()));
+    let mut quarantine = Quarantine::new(None, "id");
+    clean(&[source(&bind, &watched)], &mut quarantine);
+    assert!(!is_kept(&dir.join("evil")));
+    for own in [
+        ".mcp.json",
+        "opencode.json",
+        "evil/.envrc",
+        "tree/.git",
+        "evil/.git/hooks/x.sample",
+    ] {
+        assert!(dir.join(own).exists(), "{own}");
+    }
+    assert!(!dir.join("led/.git").exists());
+    assert_eq!(quarantine.events().len(), 3);
+    // No user looks there.
+    quarantine.attend(GuardedPart::All);
+    assert_eq!(quarantine.said(), [""; 0]);
 }
