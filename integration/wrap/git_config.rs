@@ -142,3 +142,26 @@ fn f37_git_works_without_writing_its_settings() {
     let locks = person.does("find ~/src/project -name '*.lock'");
     assert_eq!(locks, "");
 }
+
+/// F03. They stay writable: `npm install` writes those of husky.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f03_changed_hooks_of_the_users_own_path_are_named() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    project(&person);
+    person.does(
+        "cd ~/src/project; mkdir -p .husky/_; echo true >.husky/pre-commit; git config core.hooksPath .husky/_; sleep 0.1",
+    );
+    let seen = person.wraps(&[], "cat .husky/pre-commit; echo 1 >f");
+    assert!(!seen.stderr.contains("core.hooksPath"), "{seen}");
+    for change in [
+        "echo evil >.husky/pre-commit",
+        "mkdir x; echo evil >x/pre-push; mv x/pre-push .husky/_",
+        "rm -r .husky/_; ln -s ../tree .husky/_",
+    ] {
+        let seen = person.wraps(&[], change);
+        let said = seen.stderr.contains("/.husky/_ (core.hooksPath)");
+        assert!(seen.code == 0 && said, "{change}: {seen}");
+    }
+}

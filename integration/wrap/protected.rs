@@ -361,17 +361,20 @@ fn f37_settings_of_git_that_name_programs_are_taken_out() {
     let set = format!(
         "{GIT} git config user.email inside@example.org; git config core.fsmonitor ./evil; git config alias.st '!./evil'; \
          git config include.path ../evil; git config core.sshCommand ./evil; git config filter.x.clean ./evil; git config pull.rebase true; \
-         git remote add o ./bare; git push -q -u o HEAD:refs/heads/main; git init -q new; git -C new config core.hooksPath /tmp; \
+         git config remote.p.url ../evil; git config remote.p.fetch +refs/heads/evil:refs/replace/0; \
+         mkdir -p .git/remotes .git/branches; echo 'URL: ../evil' >.git/remotes/evil; ! {{ echo ../evil >.git/branches/evil; }} 2>/dev/null; \
+         git remote add o ./bare; git push -q -u o HEAD:refs/heads/main; git remote set-url o git@example.org:x; git remote remove gone || true; \
+         git init -q new; git -C new config core.hooksPath /tmp; \
          git -C bare config core.fsmonitor ./evil; printf '[core\\n' >sub/.git/config; \
          git worktree add -q tree; git config extensions.worktreeConfig true; git -C tree config --worktree core.pager ./evil"
     );
     let all = "for d in . new bare sub tree; do git -C $d config --list --show-scope 2>/dev/null | grep -v ^global | sort -u; done; true";
     let all = format!(
-        "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1; cd ~/src/project; {all}"
+        "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1; cd ~/src/project; ls .git/remotes .git/branches; {all}"
     );
     for policy in ["standard", "permissive"] {
         fresh(&person);
-        person.does("cd ~/src/project; git config core.pager less; chmod 640 .git/config");
+        person.does("cd ~/src/project; git config core.pager less; git remote add gone git@example.org:y; chmod 640 .git/config");
         let seen = person.wraps(&["--policy", policy], &set);
         assert_eq!(seen.code, 0, "{seen}");
         let now = person.does(&all);
@@ -386,7 +389,9 @@ fn f37_settings_of_git_that_name_programs_are_taken_out() {
             assert!(now.contains(kept), "{kept}: {now}");
         }
         for said in [
-            "took out \"core.fsmonitor\", \"core.sshcommand\", \"alias.st\", \"include.path\", \"filter.x.clean\": ",
+            "took out \"core.fsmonitor\", \"core.sshcommand\", \"alias.st\", \"include.path\", \"filter.x.clean\", \"remote.p.url\" and 1 more: ",
+            "the remote \"gone\" has lost its address",
+            ".git/remotes/evil to ",
             "took out \"core.hookspath\": ",
             "sub/.git/config to ",
         ] {

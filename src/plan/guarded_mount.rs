@@ -1,6 +1,6 @@
 //! PURE. A writable mount as it was at the start, and what of it counts as new at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,13 @@ impl GuardedMount {
         let is_named = directory.file_name().is_some_and(|name| name == ".git");
         is_named && self.was_top(directory.parent().unwrap_or(directory))
             || self.gits.iter().any(|git| git == directory)
+    }
+
+    /// The same for many: all git directories of the start.
+    pub fn all_gits(&self) -> HashSet<PathBuf> {
+        let tops = self.tops.iter().map(|top| top.path.as_path());
+        let of_tops = tops.chain([Path::new("")]).map(|top| top.join(".git"));
+        of_tops.chain(self.gits.iter().cloned()).collect()
     }
 
     /// Whether a git settings file, or a link, is as it was.

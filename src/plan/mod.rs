@@ -18,6 +18,7 @@ mod filesystem;
 pub mod git;
 pub mod git_config;
 pub mod git_link;
+pub mod git_reference;
 mod git_remote;
 mod guard;
 mod guarded_mount;

@@ -15,6 +15,9 @@ use super::text;
 use crate::data::table;
 use crate::policy::ProtectedName;
 
+/// The list's name of changes that `git commit` applies.
+pub const AUTOSTASH: &str = ".git/MERGE_AUTOSTASH";
+
 /// The parsed list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

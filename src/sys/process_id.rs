@@ -3,7 +3,9 @@
 use std::fmt::Display;
 use std::io;
 use std::str::FromStr;
+use std::time::{Duration, SystemTime};
 
+use rustix::time::ClockId;
 use serde::{Deserialize, Serialize};
 
 use super::procfs;
@@ -28,6 +30,21 @@ impl ProcessId {
     pub fn read(pid: i32) -> io::Result<Self> {
         let start_time = Stat::read(pid)?.field(22)?;
         Ok(Self { pid, start_time })
+    }
+
+    /// When it was started, since 1970 by the clock of now; `None` without a clock after 1970.
+    pub fn begun(self) -> Option<Duration> {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .ok()?;
+        let since_boot = rustix::time::clock_gettime(ClockId::Boottime);
+        let since_boot = Duration::new(
+            since_boot.tv_sec.try_into().ok()?,
+            since_boot.tv_nsec.try_into().ok()?,
+        );
+        let ticks = rustix::param::clock_ticks_per_second();
+        let milliseconds = self.start_time.checked_mul(1000)?.checked_div(ticks)?;
+        (now + Duration::from_millis(milliseconds)).checked_sub(since_boot)
     }
 
     /// Whether it still runs (a zombie has ended).

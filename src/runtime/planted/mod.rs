@@ -6,12 +6,16 @@
 //! cleaned is moved as a whole, and what cannot be moved loses its mode; nothing of that is silent.
 
 mod checkout;
+mod hooks_path;
 mod look;
+mod lost_remotes;
 mod planted_file;
 mod quarantine;
 mod quarantined_file;
+mod references;
 mod replaced;
 mod settings;
+mod what_stays;
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -27,7 +31,10 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags};
 use self::look::file_of;
 use self::planted_file::FoundFile;
 use self::quarantine::Quarantine;
+use self::references::FoundReferences;
+use self::replaced::REVIEW;
 use crate::audit::Event;
+use crate::plan::protect;
 use crate::plan::wrap_plan::layer_of;
 use crate::plan::{
     BindAccess, BindMount, FileIdentity, FoundProtected, GuardedMount, GuardedPart, ProtectedFiles,
@@ -35,12 +42,10 @@ use crate::plan::{
 };
 use crate::policy::{ProtectedName, typed_path};
 use crate::probe;
-use crate::runtime::state::record::Record;
+use crate::runtime::state::record::{ProcessId, Record};
 
 /// How long all searches of a deletion may take together: an engine waits.
 const SEARCHED: Duration = Duration::from_secs(20);
-/// The most lines about git directories that may have replaced objects, of one source.
-const MOST_GITS_NAMED: usize = 5;
 
 /// Moves aside what was planted in the mounts of a container whose processes are gone, and says so. Returns the same for its
 /// log: engines do not show what a deletion prints.
@@ -52,6 +57,7 @@ pub fn set_aside(record: &Record) -> Vec<Event> {
     let is_free = free.iter().any(ProtectedName::is_all);
     let files = &decided.plan.filesystem;
     let mut quarantine = Quarantine::of(record);
+    let begun = record.init.and_then(ProcessId::begun);
     // The end of a run that has the layers over caches by now looks at them. Held to the end of this one.
     let locked = files.kept.as_deref().and_then(lock);
     let mut sources = Vec::new();
@@ -83,6 +89,7 @@ pub fn set_aside(record: &Record) -> Vec<Event> {
                 file,
                 watched,
                 free: if is_all { free } else { &NOTHING_FREE },
+                begun,
                 is_read: Cell::new(false),
             }),
             Err(error) => not_searched(&source, &error.to_string(), &mut quarantine),
@@ -167,6 +174,8 @@ struct CleanedSource<'a> {
     watched: &'a GuardedMount,
     /// What the policy does not protect.
     free: &'a BTreeSet<ProtectedName>,
+    /// The container's start, since 1970.
+    begun: Option<Duration>,
     /// Whether the last search met all of it.
     is_read: Cell<bool>,
 }
@@ -240,19 +249,47 @@ impl CleanedSource<'_> {
         if !self.is_all() {
             return;
         }
-        let among = |git: &PathBuf| replaced::among_branches(self.root.as_fd(), &self.source, git);
-        let mut said = gits.into_iter().flat_map(among);
-        said.by_ref()
-            .take(MOST_GITS_NAMED)
-            .for_each(|line| quarantine.fail(line));
-        // A command makes as many directories with that name as it likes: their lines must not crowd out others.
-        let more = said.count();
-        if more > 0 {
+        if gits.len() >= probe::MOST_GITS || now.gits.len() >= probe::MOST_GITS {
+            let place = typed_path(&self.source);
             quarantine.fail(format!(
-                "{more} more of {:?} may have replaced objects: review with git --no-replace-objects",
-                self.source
+                "{place} has more git directories than are looked through: {REVIEW}"
             ));
         }
+        self.clean_references(&gits, quarantine);
+        self.say_what_stays(now, &gits, quarantine);
+    }
+
+    /// Moves aside what leads to replaced objects in these git directories. Nothing was planted before the start.
+    fn clean_references(&self, gits: &BTreeSet<&PathBuf>, quarantine: &mut Quarantine) {
+        let Some(begun) = self.begun else { return };
+        if !protect::is_protected(self.free, references::NAME) {
+            return;
+        }
+        quarantine.begin();
+        let (root, source) = (self.root.as_fd(), self.source.as_path());
+        let part = probe::is_in_git(source).then(|| FoundReferences::of_part(root, source, begun));
+        let of_git = |git: &&PathBuf| FoundReferences::of_git(root, source, git, begun);
+        let mut unread = Vec::new();
+        for all in part.into_iter().chain(gits.iter().map(of_git)) {
+            // Also a graph that cannot be removed.
+            let graphs = all
+                .graphs
+                .iter()
+                .filter(|graph| references::remove(root, &graph.path).is_err());
+            for one in all.found.iter().chain(graphs) {
+                self.file(one).take(quarantine);
+            }
+            unread.extend(all.unread);
+            if quarantine.check_time().is_err() {
+                let source = typed_path(source);
+                unread.push(format!(
+                    "not all references of {source} were looked at: {REVIEW}"
+                ));
+                break;
+            }
+        }
+        let of = format!("more of {source:?} have too many references: {REVIEW}");
+        quarantine.fail_some(unread, &of);
     }
 
     /// Without what lies in hidden directories: the workload could not enter them. One that it put in their place is

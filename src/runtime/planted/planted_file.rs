@@ -256,6 +256,23 @@ impl FoundFile<'_> {
         git_link::led(&self.source.join(directory), Path::new(&target))
     }
 
+    /// A line if it is the user's own `.git`, and leads by way of a link that was made meanwhile: that may lead out.
+    pub(super) fn leads_by_a_link(&self) -> Option<String> {
+        if self.what.name != ".git" || !self.watched.files.contains(&self.what.file) {
+            return None;
+        }
+        let led = self.led(&self.parent().ok()?)?;
+        let below = led.strip_prefix(self.source).ok()?;
+        let is_other = probe::directory_below(self.root, below).is_err_and(|e| e != Errno::NOENT);
+        is_other.then(|| {
+            format!(
+                "{} leads by way of a link or mount to {}: look at it before you use git there",
+                typed_path(&self.source.join(&self.what.path)),
+                typed_path(&led)
+            )
+        })
+    }
+
     fn text(&self, parent: &OwnedFd) -> Option<Vec<u8>> {
         look::short(parent, self.name()).ok()
     }

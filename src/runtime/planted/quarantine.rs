@@ -27,6 +27,9 @@ use crate::runtime::state::user_dirs::{self, DirUse};
 const SAID: usize = 10;
 const FAILED: usize = 100;
 
+/// The same of one kind, of one source.
+const NAMED: usize = 5;
+
 /// How many lines of each are logged.
 const LOGGED: usize = 200;
 
@@ -266,6 +269,15 @@ impl Quarantine {
             GuardedPart::All => self.done.push(done),
             GuardedPart::Repositories => self.unseen.push(done),
         }
+    }
+
+    /// The same of several. A command makes as many git directories as it likes: their lines must not crowd out others.
+    pub(super) fn fail_some(&mut self, lines: impl IntoIterator<Item = String>, more: &str) {
+        let mut lines = lines.into_iter();
+        self.failed.extend(lines.by_ref().take(NAMED));
+        let count = lines.count();
+        self.failed
+            .extend((count > 0).then(|| format!("{count} {more}")));
     }
 
     /// Says what was mended, behind what was not moved: the workload can make many.

@@ -3,14 +3,14 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::{look, quarantine};
-use crate::plan::git_config::WholeSettings;
+use crate::plan::git_config::{self, GitSetting, WholeSettings};
 
 /// The largest file that is read for its settings.
 const LARGEST: usize = 1 << 20;
@@ -58,6 +58,35 @@ pub(super) fn read(parent: &OwnedFd, name: &OsStr) -> io::Result<FoundSettings> 
     (&file).take(COMPARED + 1).read_to_end(&mut text)?;
     match text.len() as u64 <= COMPARED {
         true => Ok(FoundSettings::Text(text, file)),
+        false => Err(io::ErrorKind::FileTooLarge.into()),
+    }
+}
+
+/// The settings of a file. One that git's tools would not write is an error.
+pub(super) fn parsed(parent: &OwnedFd, name: &OsStr) -> io::Result<Vec<GitSetting>> {
+    let found = read(parent, name)?;
+    let (text, _) = found.text().ok_or(io::ErrorKind::InvalidData)?;
+    git_config::parse(text).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// The settings of a file, also by way of a link that is the user's own: a new one does not stay. None if there is no file.
+pub(super) fn parsed_by_link(parent: &OwnedFd, name: &OsStr) -> io::Result<Vec<GitSetting>> {
+    // What is opened first is no device and no pipe yet.
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let led = match rustix::fs::openat(parent, name, flags, Mode::empty()) {
+        Ok(led) => led,
+        Err(Errno::NOENT) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&led)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let file = fs::File::open(format!("/proc/self/fd/{}", led.as_raw_fd()))?;
+    let mut text = Vec::new();
+    file.take(LARGEST as u64 + 1).read_to_end(&mut text)?;
+    match text.len() <= LARGEST {
+        true => git_config::parse(&text).map_err(|_| io::ErrorKind::InvalidData.into()),
         false => Err(io::ErrorKind::FileTooLarge.into()),
     }
 }

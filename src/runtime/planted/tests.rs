@@ -42,6 +42,7 @@ fn source<'a>(bind: &'a BindMount, watched: &'a GuardedMount) -> CleanedSource<'
         file,
         watched,
         free: const { &BTreeSet::new() },
+        begun: Some(Duration::ZERO),
         is_read: Cell::new(false),
     }
 }
@@ -250,6 +251,104 @@ fn only_the_very_file_that_was_moved_is_skipped() {
     fs::write(&beside, "evil").unwrap();
     fs::rename(&beside, &at).unwrap();
     assert!(!quarantine.has_made(&here, &name));
+}
+
+/// Git writes through links in its directory, and reads commits by what leads to replaced objects.
+#[test]
+fn what_git_would_write_or_read_through_is_moved_aside() {
+    let scratch = TestDir::new("planted-links");
+    let dir = &scratch.0;
+    let git = dir.join(".git");
+    repository(dir);
+    for below in [
+        "logs",
+        "refs/heads",
+        "refs/remotes/origin",
+        "objects/info",
+        "worktrees/w",
+        "modules/s",
+    ] {
+        fs::create_dir_all(git.join(below)).unwrap();
+    }
+    let link = |target: &str, at: &str| std::os::unix::fs::symlink(target, dir.join(at)).unwrap();
+    let write = |at: &str, text: &str| fs::write(dir.join(at), text).unwrap();
+    link("config", ".git/COMMIT_EDITMSG");
+    link("/etc/passwd", ".git/logs/HEAD");
+    link("/etc", ".git/worktrees/tree");
+    link("../own", ".git/logs/own");
+    write(".git/modules/s/HEAD", "ref: refs/heads/main\n");
+    link("refs/heads/../../x", ".git/worktrees/w/HEAD");
+    link("refs/heads/main", ".git/refs/remotes/origin/HEAD");
+    link("..", ".git/worktrees/.#x");
+    link("me@host.1:2", ".git/.#COMMIT_EDITMSG");
+    link("config", "of-the-project");
+    // A work tree in a bare repository.
+    for below in [
+        "bare/objects",
+        "bare/refs",
+        "bare/main/bin",
+        "bare/logs/bin",
+    ] {
+        fs::create_dir_all(dir.join(below)).unwrap();
+    }
+    for top in ["bare/main", "bare/logs"] {
+        write(&format!("{top}/.git"), "gitdir: ../worktrees/main");
+        link("/etc", &format!("{top}/bin/tool"));
+    }
+    fs::create_dir_all(dir.join("bare/worktrees/main")).unwrap();
+    write(".git/refs/heads/topic", "ref: refs/replace/0\n");
+    write(".git/refs/heads/alias", "ref: refs/heads/main\n");
+    write(".git/ORIG_HEAD", "ref: refs/replace/0\n");
+    write(".git/worktrees/w/ORIG_HEAD", "ref: refs/replace/0\n");
+    write(".git/HEAD", "ref: refs/heads/main\n");
+    write(".git/objects/info/commit-graph", "CGPH");
+    for (top, leads_to) in [
+        ("in", "../.git/modules/s"),
+        ("out", "/srv/evil.git"),
+        ("gone", "../.git/modules/none"),
+    ] {
+        fs::create_dir(dir.join(top)).unwrap();
+        write(&format!("{top}/.git"), &format!("gitdir: {leads_to}\n"));
+    }
+    let own = WholeSettings::Link(b"../own").hash(Path::new(".git/logs/own"));
+    let (bind, watched) = (
+        bind(dir),
+        GuardedMount {
+            known: [own].into(),
+            ..watched(StartSearch::Complete)
+        },
+    );
+    let mut quarantine = Quarantine::new(None, "id");
+    clean(&[source(&bind, &watched)], &mut quarantine);
+    let is_there = |at: &&str| dir.join(at).symlink_metadata().is_ok();
+    for gone in [
+        ".git/COMMIT_EDITMSG",
+        ".git/logs/HEAD",
+        ".git/worktrees/w/HEAD",
+        ".git/refs/remotes/origin/HEAD",
+        ".git/worktrees/.#x",
+        ".git/worktrees/tree",
+        ".git/refs/heads/topic",
+        ".git/refs/heads/alias",
+        ".git/ORIG_HEAD",
+        ".git/worktrees/w/ORIG_HEAD",
+        ".git/objects/info/commit-graph",
+        "out/.git",
+        "gone/.git",
+        "bare/logs/bin/tool",
+    ] {
+        assert!(!is_there(&gone), "{gone}");
+    }
+    for kept in [
+        ".git/logs/own",
+        ".git/.#COMMIT_EDITMSG",
+        ".git/HEAD",
+        "of-the-project",
+        "in/.git",
+        "bare/main/bin/tool",
+    ] {
+        assert!(is_there(&kept), "{kept}");
+    }
 }
 
 /// A hard link would be written in the place of the settings.
