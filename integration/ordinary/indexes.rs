@@ -62,9 +62,11 @@ fn head(version: u32, count: u32) -> Vec<u8> {
 fn an_index_uses_the_nodes_memory_only_up_to_a_bound() {
     // Names of 4 KB, each of which needs one byte in the file.
     let made = Made::new("index-names");
-    let entry = |name: &[u8]| [&[0; 63][..], name, &[0]].concat();
+    let name = [&b"d/".repeat(1900)[..], b".netrc"].concat();
+    let length = u16::try_from(name.len()).unwrap().to_be_bytes();
+    let entry = |rest: &[u8]| [&[0; 60][..], &length, &[0], rest, &[0]].concat();
     let mut index = head(4, 100_001);
-    index.extend(entry(&[&b"d/".repeat(1900)[..], b".netrc"].concat()));
+    index.extend(entry(&name));
     index.extend(entry(b"").repeat(100_000));
     index.extend([0; 20]);
     fs::write(made.tree("a"), index).unwrap();

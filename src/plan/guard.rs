@@ -47,6 +47,7 @@ impl FilesystemPlan {
             is_users.then(|| GuardedMount {
                 destination: mount.destination.clone(),
                 files: facts.protected.found.iter().map(|one| one.file).collect(),
+                waiting: facts.protected.state.iter().map(|one| one.file).collect(),
                 known: facts.protected.known.clone(),
                 remotes: facts.protected.remotes.clone(),
                 tops: facts.protected.tops.clone(),

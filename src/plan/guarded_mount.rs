@@ -38,6 +38,9 @@ pub struct GuardedMount {
     /// The protected files.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub files: BTreeSet<FileIdentity>,
+    /// Rebases and the like that wait for the user: another set, since their content is the workload's to write.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub waiting: BTreeSet<FileIdentity>,
     /// Hashes of git settings and links that may stay.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub known: BTreeSet<String>,

@@ -15,8 +15,14 @@ use super::text;
 use crate::data::table;
 use crate::policy::ProtectedName;
 
+/// The list's name of git's index.
+pub const INDEX: &str = ".git/index";
+
 /// The list's name of changes that `git commit` applies.
 pub const AUTOSTASH: &str = ".git/MERGE_AUTOSTASH";
+
+/// The list's names of directories of an operation that waits for its user.
+pub const WAITING: [&str; 3] = [".git/rebase-merge", ".git/rebase-apply", ".git/sequencer"];
 
 /// The parsed list.
 #[derive(Debug, Deserialize)]
@@ -265,6 +271,9 @@ pub struct ProtectedFiles {
     /// Hidden directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hidden: Vec<HiddenDirectory>,
+    /// Files that git writes, of which the content counts. Before the start: those of [`WAITING`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub state: Vec<FoundProtected>,
     /// Why the search is incomplete; `None` if it is complete. Before the start: the lookup by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unread: Option<String>,
@@ -273,9 +282,10 @@ pub struct ProtectedFiles {
 impl ProtectedFiles {
     /// Adds a file to those of its kind.
     pub fn add(&mut self, place: &ProtectedPlace, one: FoundProtected) {
-        match place.compared {
-            true => self.settings.push(one),
-            false => self.found.push(one),
+        match place {
+            place if place.content => self.state.push(one),
+            place if place.compared => self.settings.push(one),
+            _ => self.found.push(one),
         }
     }
 }

@@ -48,7 +48,7 @@ pub use hosts::NodePlaces;
 pub use image::{Image, image};
 pub use kernel::host;
 pub use pairs::SourcesByMount;
-pub use search::MOST_GITS;
+pub use search::{IndexNames, MOST_GITS, ObjectFormat, names_of_index};
 pub use source::is_home;
 #[cfg(test)]
 pub(crate) use test_dir::TestDir;

@@ -29,6 +29,9 @@ const MOST: usize = 1000;
 /// The largest file of git's settings that is compared as a whole.
 const SETTINGS: u64 = 16 << 20;
 
+/// The same of a file that git keeps of its work. A name and a path for each conflict are less.
+const STATE: u64 = 64 << 10;
+
 /// What a search before the start leaves for a look by name.
 pub(super) struct StartLook<'a> {
     pub unprotected: &'a BTreeSet<ProtectedName>,
@@ -52,6 +55,7 @@ pub(super) fn complete(
     merge(&mut facts.protected.found, of_part);
     let mut known = settings(root, &facts.protected.settings, cost);
     links::remember(root, &start.linked, cost, &mut known);
+    state(root, &mut facts.protected, cost, &mut known);
     remember(known, &mut facts.protected);
     facts.protected.hidden = hidden(root, facts);
     let over = cost.check().err();
@@ -77,6 +81,8 @@ pub(super) fn complete(
         &mut cost,
         &mut known,
     );
+    files.state = now.state;
+    state(root, files, &mut cost, &mut known);
     remember(known, files);
     files.unread = cost.check().err();
 }
@@ -88,6 +94,23 @@ fn merge(all: &mut Vec<FoundProtected>, more: Vec<FoundProtected>) {
 
 fn remember(known: KnownGit, files: &mut ProtectedFiles) {
     (files.known, files.remotes) = (known.hashes, known.remotes);
+}
+
+/// Facts about files of which the content counts. An index is judged by itself. What waits for its user is known by its file, too.
+fn state(root: &OwnedFd, files: &mut ProtectedFiles, cost: &mut Cost, known: &mut KnownGit) {
+    let state = files.state.iter().filter(|one| one.name != protect::INDEX);
+    for one in state.take(MOST) {
+        if cost.read(content::OPENED).is_ok()
+            && let Some(text) = text(root, &one.path, STATE, cost)
+        {
+            known
+                .hashes
+                .insert(WholeSettings::Text(&text).hash(&one.path));
+        }
+    }
+    files
+        .state
+        .retain(|one| protect::WAITING.contains(&one.name.as_str()));
 }
 
 /// Facts about git's settings, for a comparison when the container has ended.

@@ -63,6 +63,15 @@ impl SearchBudget {
         room: ROOM,
     };
 
+    /// For one index when a container has ended.
+    pub(super) const INDEX_AT_END: Self = Self {
+        entries: 0,
+        bytes: 1 << 30,
+        time: Duration::from_secs(10),
+        rounds: 0,
+        room: ROOM_AT_END,
+    };
+
     /// When a container has ended. All of its sources share the time.
     pub(super) const AGAIN: Self = Self {
         entries: 2_000_000,

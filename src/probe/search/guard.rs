@@ -30,6 +30,9 @@ const MARKED: usize = 32;
 /// Most bytes of paths that are kept at the end.
 const KEPT: usize = 32 << 20;
 
+/// The same of files that git keeps of its work, which hide no others.
+const STATE: usize = 8 << 20;
+
 /// Most git directories that a plan names.
 pub const GITS: usize = 1000;
 
@@ -167,6 +170,13 @@ impl<'a> Guard<'a> {
         let stat = walk::stat_at(at.fd.as_fd(), Path::new(OsStr::from_bytes(bytes)));
         // A removal changes the directory, which is then listed again.
         let Ok(stat) = stat else { return };
+        // Git opens it by this name alone. Others may be any number, where case counts.
+        if place.content && bytes != place.below().as_os_str().as_bytes() {
+            let exact = walk::stat_at(at.fd.as_fd(), place.below());
+            if !exact.is_ok_and(|exact| walk::identity(&exact) == walk::identity(&stat)) {
+                return;
+            }
+        }
         if cost.keep(size_of::<MetName>() + bytes.len()).is_ok() {
             self.met.push(MetName {
                 directory: at.number,
@@ -186,7 +196,7 @@ impl<'a> Guard<'a> {
         }
         let listed: Vec<u32> = places.listed();
         let is_top = |number: &u32| self.marks.get(number).is_some_and(|m| m & TOP != 0);
-        let mut kept = 0;
+        let (mut kept, mut state) = (0, 0);
         for number in &listed {
             if is_top(number) && places.above(*number).is_some() {
                 let (path, ino) = (places.path(*number), places.ino(*number));
@@ -208,8 +218,20 @@ impl<'a> Guard<'a> {
             if !seen || !listed.contains(&met.directory) || !self.counts(places, met) {
                 continue;
             }
+            if met.place.content {
+                state += size_of::<FoundProtected>() + met.name.len();
+                state +=
+                    usize::try_from(places.length_of(met.directory, &met.name)).unwrap_or(STATE);
+                if state > STATE {
+                    // Before the start they are only remembered.
+                    if self.time == GuardTime::End {
+                        cost.too_many();
+                    }
+                    continue;
+                }
+            }
             let one = met.found(places);
-            if !self.is_kept(cost, &one.path, &mut kept) {
+            if !met.place.content && !self.is_kept(cost, &one.path, &mut kept) {
                 break;
             }
             files.add(met.place, one);
@@ -291,9 +313,10 @@ impl<'a> Guard<'a> {
         match met.place.base() {
             ProtectedBase::Top(_) => is_root || marks & TOP != 0,
             // git removes a second work tree with its git directory. So before a start that one counts only as the root
-            // of a source, or for compared settings.
+            // of a source, or for what stays writable.
             ProtectedBase::Git(_) => {
-                let is_looked_at = is_root || met.place.compared || self.time == GuardTime::End;
+                let is_writable = met.place.compared || met.place.content;
+                let is_looked_at = is_root || is_writable || self.time == GuardTime::End;
                 self.is_git(places, base) || is_looked_at && marks & OF_TREE == OF_TREE
             }
         }

@@ -43,6 +43,7 @@ pub(super) use git::MountView;
 use git::Repositories;
 pub use guard::GITS as MOST_GITS;
 use guard::{Guard, GuardTime};
+pub use index::{IndexNames, ObjectFormat, names as names_of_index};
 pub(super) use links::is_in_git;
 use places::{DirTree, Key, Mark};
 use settle::BusyDirs;

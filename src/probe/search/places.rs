@@ -193,7 +193,7 @@ impl DirTree {
     }
 
     /// The length of an entry's path.
-    fn length_of(&self, directory: u32, name: &[u8]) -> u32 {
+    pub(super) fn length_of(&self, directory: u32, name: &[u8]) -> u32 {
         let before = self.all.get(directory as usize).map_or(0, |p| p.length);
         before.saturating_add(u32::try_from(name.len() + 1).unwrap_or(u32::MAX))
     }

@@ -6,6 +6,7 @@
 //! cleaned is moved as a whole, and what cannot be moved loses its mode; nothing of that is silent.
 
 mod checkout;
+mod git_state;
 mod hooks_path;
 mod look;
 mod lost_remotes;
@@ -190,6 +191,7 @@ impl CleanedSource<'_> {
         for one in &first.settings {
             self.file(one).take_settings(quarantine);
         }
+        git_state::clean(self, first.state.iter().collect(), quarantine);
         for one in self.watched.planted(&first) {
             let found = self.file(one);
             if !found.is_moved_as_directory() {
@@ -232,6 +234,9 @@ impl CleanedSource<'_> {
         for one in now.settings.iter().filter(|one| !done.contains(&one.path)) {
             self.file(one).take_settings(quarantine);
         }
+        let done: BTreeSet<&PathBuf> = first.state.iter().map(|one| &one.path).collect();
+        let others = now.state.iter().filter(|one| !done.contains(&one.path));
+        git_state::clean(self, others.collect(), quarantine);
         quarantine.begin_source(now);
         for one in deepest_first(self.watched, [first, now]) {
             let file = FoundFile {
@@ -298,6 +303,7 @@ impl CleanedSource<'_> {
         let hidden = self.still_hidden();
         files.found.retain(|one| is_visible(&one.path, &hidden));
         files.settings.retain(|one| is_visible(&one.path, &hidden));
+        files.state.retain(|one| is_visible(&one.path, &hidden));
         files
     }
 

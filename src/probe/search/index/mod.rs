@@ -10,7 +10,13 @@ use std::io::{BufRead, BufReader, Read};
 
 use data_encoding::HEXLOWER;
 
+use self::extensions::{bitmap, has_these, number};
 use super::cost::Cost;
+
+mod extensions;
+mod names;
+
+pub use names::{IndexNames, ObjectFormat, names};
 
 /// Bytes of an entry before its content's hash, and the offset of its mode in them.
 const BEFORE: usize = 40;
@@ -28,6 +34,15 @@ const KEPT: usize = 160;
 
 /// The largest extension of a split index, bytes: two bits for each of four million files.
 const LINK: u64 = 1 << 20;
+
+/// The largest table of offsets, bytes: eight for each of git's threads, which are few.
+const OFFSETS: u64 = 1 << 16;
+
+/// The flags of an entry: the length of its name, or this if it is longer.
+const LENGTH: usize = 0xfff;
+
+/// Bytes of memory for an entry's offset.
+const OFFSET: usize = 4;
 
 /// A file that git has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,6 +137,8 @@ struct Part {
     count: usize,
     /// The extension that makes it a part.
     link: Option<Vec<u8>>,
+    /// Where the extension is that says where the others begin.
+    end_offset: Option<u64>,
 }
 
 impl Part {
@@ -133,6 +150,7 @@ impl Part {
     ) -> Option<Self> {
         let mut input = Input {
             from: BufReader::with_capacity(64 << 10, from),
+            size,
             left: size,
             cost,
         };
@@ -144,23 +162,30 @@ impl Part {
         }
         let count = usize::try_from(number(&head, 8)?).ok()?;
         let (mut entries, mut name) = (BTreeMap::new(), Vec::new());
+        let mut starts = Vec::new();
         for position in 0..count {
+            let start = input.at();
             let RawEntry {
                 hash,
                 is_directory,
                 skipped,
+                begins_anew,
             } = input.entry(version, width, &mut name)?;
             input.cost.read(name.len()).ok()?;
+            input.cost.keep(OFFSET).ok()?;
+            starts.push(start.filter(|_| begins_anew).unwrap_or(0));
             if is_directory || name.is_empty() || wanted(&name) {
                 input.cost.keep(name.len() + width + KEPT).ok()?;
                 let hash = hash.get(..width)?.to_vec();
                 entries.insert(position, (name.clone(), Entry { hash, skipped }));
             }
         }
+        let ReadExtensions { link, end_offset } = input.extensions(width, &starts)?;
         Some(Self {
             entries,
             count,
-            link: input.link(width)?,
+            link,
+            end_offset,
         })
     }
 
@@ -192,6 +217,13 @@ impl Part {
     }
 }
 
+/// What is kept of the extensions.
+#[derive(Default)]
+struct ReadExtensions {
+    link: Option<Vec<u8>>,
+    end_offset: Option<u64>,
+}
+
 /// The fixed part of an entry.
 struct RawEntry {
     /// The hash of its content.
@@ -200,17 +232,25 @@ struct RawEntry {
     is_directory: bool,
     /// Whether git ignores it in the work tree.
     skipped: bool,
+    /// Whether its name has nothing of the one before.
+    begins_anew: bool,
 }
 
 /// An index, read from start to end.
 struct Input<'w> {
     from: BufReader<Box<dyn Read>>,
+    size: u64,
     /// Unread bytes.
     left: u64,
     cost: &'w mut Cost,
 }
 
 impl Input<'_> {
+    /// The offset of what comes next.
+    fn at(&self) -> Option<u32> {
+        u32::try_from(self.size - self.left).ok()
+    }
+
     fn fill(&mut self, into: &mut [u8]) -> Option<()> {
         self.left = self.left.checked_sub(into.len() as u64)?;
         self.cost.read(into.len()).ok()?;
@@ -238,6 +278,11 @@ impl Input<'_> {
         };
         name.truncate(kept);
         self.name(name)?;
+        // Before version 4, git takes the length for the end of the entry.
+        let told = number(fixed, BEFORE + width - 2)? as usize & LENGTH;
+        if told != name.len().min(LENGTH) {
+            return None;
+        }
         if version < 4 {
             // One to eight zeros pad it, of which one has been read.
             let used = usize::try_from(start - self.left).ok()?;
@@ -248,6 +293,7 @@ impl Input<'_> {
             hash,
             is_directory,
             skipped: more[0] & 0x40 != 0,
+            begins_anew: kept == 0,
         })
     }
 
@@ -275,13 +321,13 @@ impl Input<'_> {
         Some(value)
     }
 
-    /// Reads the extensions after the entries and returns that of a split index. `None` if they end in the wrong place,
-    /// or if a mandatory one is unknown.
-    fn link(mut self, width: usize) -> Option<Option<Vec<u8>>> {
-        let end = width as u64;
-        let mut found = None;
+    /// Reads the extensions after the entries. `None` if they end in the wrong place, if a mandatory one is unknown, or if git's
+    /// threads would read other entries than these: they go by the offsets in two of them.
+    fn extensions(mut self, width: usize, starts: &[u32]) -> Option<ReadExtensions> {
+        let (begin, end) = (self.at(), width as u64);
+        let mut read = ReadExtensions::default();
         while self.left > end {
-            let mut head = [0; 8];
+            let (mut head, at) = ([0; 8], self.size - self.left);
             self.fill(&mut head)?;
             let size = u64::from(number(&head, 4)?);
             if size > self.left.checked_sub(end)? {
@@ -289,10 +335,15 @@ impl Input<'_> {
             }
             match &head[..4] {
                 b"link" if size > LINK => return None,
-                b"link" => {
-                    let mut bytes = vec![0; usize::try_from(size).ok()?];
-                    self.fill(&mut bytes)?;
-                    found = Some(bytes);
+                b"link" => read.link = Some(self.bytes(size)?),
+                b"IEOT" if size > OFFSETS => return None,
+                b"IEOT" if !has_these(&self.bytes(size)?, starts) => return None,
+                b"IEOT" => {}
+                b"EOIE" => {
+                    let offset = self.bytes(4)?;
+                    self.skip(size.checked_sub(4)?)?;
+                    (number(&offset, 0) == begin).then_some(())?;
+                    read.end_offset = Some(at);
                 }
                 b"sdir" => self.skip(size)?,
                 // A capital letter marks an optional one.
@@ -301,9 +352,14 @@ impl Input<'_> {
             }
         }
         // git does not check the hash if `index.skipHash` is on; agentbox never does.
-        let mut hash = [0; 32];
-        self.fill(hash.get_mut(..width)?)?;
-        (self.left == 0).then_some(found)
+        self.bytes(end)?;
+        (self.left == 0).then_some(read)
+    }
+
+    fn bytes(&mut self, size: u64) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(size).ok()?];
+        self.fill(&mut bytes)?;
+        Some(bytes)
     }
 
     fn skip(&mut self, size: u64) -> Option<()> {
@@ -318,42 +374,6 @@ impl Input<'_> {
         }
         Some(())
     }
-}
-
-/// The bits that are set in a compressed bitmap (EWAH, gitformat-bitmap(5)) of at most `most` bits, and the bytes after
-/// it.
-fn bitmap(bytes: &[u8], most: usize) -> Option<(Vec<usize>, &[u8])> {
-    let bits = usize::try_from(number(bytes, 0)?).ok()?;
-    let words = usize::try_from(number(bytes, 4)?).ok()?;
-    let (body, rest) = bytes.get(8..)?.split_at_checked(words.checked_mul(8)?)?;
-    let end = bits.next_multiple_of(64);
-    let mut words = body
-        .chunks_exact(8)
-        .map(|word| u64::from_be_bytes(word.try_into().unwrap_or_default()));
-    let (mut found, mut at) = (Vec::new(), 0);
-    while let Some(marker) = words.next() {
-        let run = usize::try_from(marker >> 1 & 0xffff_ffff).ok()?;
-        let after = run.checked_mul(64)?.checked_add(at)?;
-        if bits > most || after > end {
-            return None;
-        }
-        if marker & 1 == 1 {
-            found.extend(at..after.min(bits));
-        }
-        at = after;
-        for _ in 0..marker >> 33 {
-            let word = words.next().filter(|_| at < end)?;
-            found.extend((0..64).filter(|bit| word >> bit & 1 == 1).map(|b| at + b));
-            at += 64;
-        }
-    }
-    // Skip the position of the last marker, which only writers need.
-    Some((found, rest.get(4..)?))
-}
-
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
-    let four = bytes.get(at..at.checked_add(4)?)?;
-    Some(u32::from_be_bytes(four.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -260,7 +260,9 @@ fn an_index_stays_within_its_memory_budget() {
     long.truncate(long.len() - 20);
     let name = long.len() - first.len() - 1;
     long.splice(name..name, "d/".repeat(1900).into_bytes());
-    let entry = [&[0; BEFORE + 20][..], &[0, 0, 0, 0]].concat();
+    let length = u16::try_from(first.len() + 3800).unwrap().to_be_bytes();
+    long.splice(name - 3..name - 1, length);
+    let entry = [&[0; BEFORE + 20][..], &length, &[0, 0]].concat();
     let count: u32 = 20_000;
     for _ in 0..count {
         long.extend(&entry);
@@ -270,7 +272,8 @@ fn an_index_stays_within_its_memory_budget() {
     let (found, why, _) = run(&long, &|name| name.ends_with(b".netrc"));
     assert!(!found && why.unwrap().contains("64 MiB of memory"));
     // Unwanted names are skipped, which also takes work.
-    assert_eq!(run(&long, &|_| false), (true, None, 0));
+    let offsets = OFFSET * (count as usize + 1);
+    assert_eq!(run(&long, &|_| false), (true, None, offsets));
     // A hole: a million entries without names.
     let mut hole = TestIndex::sha1(2, &[]).bytes(&[]);
     hole.resize(64 << 20, 0);
