@@ -6,6 +6,7 @@
 //! often lack the cause, which it logged earlier, mostly in the container's process: [`keep_causes`] keeps that line
 //! for the error's text.
 
+pub mod plain;
 pub mod progress;
 
 use std::fs::File;
@@ -148,6 +149,7 @@ pub fn complain(text: &str) {
         true => text.to_owned(),
         false => bounded(text, LINE),
     };
+    plain::before_line();
     progress::erase();
     let _nobody = std::io::stderr().write_all(format!("{}\n", escape(&text)).as_bytes());
 }
@@ -184,6 +186,7 @@ impl log::Log for Logger {
                 .lock()
                 .map_or(Ok(()), |mut f| f.write_all(line.as_bytes())),
             None => {
+                plain::before_line();
                 progress::erase();
                 std::io::stderr().write_all(line.as_bytes())
             }

@@ -171,3 +171,31 @@ fn trust_shows_all_of_a_policy() {
         }
     }
 }
+
+/// What a run's end says is read, whatever the command has left of the terminal.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_shows_its_last_lines_whatever_the_command_has_drawn() {
+    let _docker = Docker::connect();
+    for (what, drawn) in [
+        ("lines that are cut", "\\033[?7l"),
+        ("a region of two lines", "\\033[2J\\033[23;24r\\033[23;1H"),
+    ] {
+        let person = Account::new();
+        let far = "x".repeat(60);
+        let script = format!(
+            "for host in a b c; do curl -s -o /dev/null http://$host.{far}.example.test/; done; printf '{drawn}'"
+        );
+        let script = person.file("src/project/draw", &script);
+        let command = format!(
+            "{} wrap --allow api.example.test -- bash {script}",
+            program()
+        );
+        let screen = Screen::new(&person, &command);
+        let shown = screen.wait_for(&format!("--allow c.{far}"));
+        for host in ["a", "b", "c"] {
+            let line = format!("--allow {host}.{far}.example.test:80 allows it");
+            assert!(shown.contains(&line), "{what}: {shown}");
+        }
+    }
+}

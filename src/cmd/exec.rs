@@ -1,6 +1,5 @@
 //! `exec`
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -49,8 +48,7 @@ fn exec(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
     let status = foreground.wait(terminal)?.code;
     let by_time = started.ended_by(&place);
     if let Some(why) = &by_time {
-        // The caller may have closed it.
-        let _unread = writeln!(io::stderr(), "agentbox: the process was ended: {why}");
+        crate::log::complain(&format!("agentbox: the process was ended: {why}"));
     }
     started.noted.ended(status, by_time.as_deref());
     Ok(exit_code(status))

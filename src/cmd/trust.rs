@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::Trust;
 use crate::cmd::out;
-use crate::runtime::foreground::plain::plain;
+use crate::log::plain::plain;
 use crate::text::escape;
 use crate::wrap::settings::trust::{TrustStatus, is_project};
 use crate::wrap::settings::{Offer, OfferScope, SealedFile};

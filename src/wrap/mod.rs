@@ -57,7 +57,7 @@ use crate::render::explain::LandlockWalls;
 use crate::runtime::clock;
 use crate::runtime::create::{self, BundleDecision, WrapParts};
 use crate::runtime::foreground::ended::ChildExit;
-use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode};
+use crate::runtime::foreground::{self, Attendance, FrontProcess, RunMode, tty};
 use crate::runtime::input::node_files::{self, NodeFiles};
 use crate::runtime::network::counted;
 use crate::runtime::runs::RunDir;
@@ -325,7 +325,9 @@ fn prepare(
         args: &wanted.command,
         environment,
         person,
-        terminal: stdio.into_iter().all(rustix::termios::isatty),
+        terminal: (stdio.into_iter())
+            .all(rustix::termios::isatty)
+            .then(tty::callers_size),
         id: &bundle.id,
         cgroup: unprivileged::cgroup().unwrap_or_else(|| PathBuf::from("/")),
     };

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+use oci_spec::runtime::Box as TerminalSize;
 use oci_spec::runtime::{
     LinuxBuilder, LinuxNamespaceBuilder, LinuxNamespaceType, Mount, MountBuilder, ProcessBuilder,
     RootBuilder, Spec, SpecBuilder, UserBuilder,
@@ -22,8 +23,8 @@ pub struct Command<'a> {
     pub environment: Vec<String>,
     /// The user who runs it.
     pub person: &'a Person,
-    /// Whether it gets a pseudo-terminal.
-    pub terminal: bool,
+    /// The size of its pseudo-terminal, if it gets one: the caller's.
+    pub terminal: Option<TerminalSize>,
     /// The container's id.
     pub id: &'a str,
     /// Parent of the container's cgroup: the root, or the user's.
@@ -90,11 +91,13 @@ fn wrapped(layout: &Layout, command: &Command<'_>) -> oci_spec::runtime::Process
         .env(command.environment.clone())
         .cwd(layout.cwd.clone())
         .user(user)
-        .terminal(command.terminal)
+        .terminal(command.terminal.is_some())
         .no_new_privileges(true)
         .capabilities(process::to_spec(&sets))
         .build()
         .expect("the other fields have defaults");
+    // The program may read it before the relay has the terminal.
+    process.set_console_size(command.terminal);
     // The default is 1,024 open files, soft and hard. Without it the command has the caller's limit.
     process.set_rlimits(None);
     process
@@ -206,7 +209,7 @@ mod tests {
             args: &["true".to_owned()],
             environment: Vec::new(),
             person: &person,
-            terminal: false,
+            terminal: None,
             id: "c1",
             cgroup: "/u".into(),
         };

@@ -57,6 +57,7 @@ impl DeniedSummary {
     /// Prints it on standard error, and writes it to the summary file.
     pub fn tell(&self, wanted: &WrapRequest, file: Option<&File>) -> Result<()> {
         for line in self.lines() {
+            crate::log::plain::before_line();
             // The reader may be gone.
             writeln!(std::io::stderr(), "agentbox: {line}").ok();
         }

@@ -11,6 +11,7 @@ use crate::plan::CapabilitySets;
 use crate::plan::process::{confine, to_spec};
 use crate::render::refuse;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::foreground::tty;
 use crate::runtime::input::bundle;
 use crate::runtime::input::labels;
 use crate::runtime::input::lenient;
@@ -89,6 +90,8 @@ fn process(
     process.set_capabilities(Some(to_spec(&record.capabilities)));
     process.set_args(Some(args.command.clone()));
     process.set_terminal(Some(args.tty));
+    let is_relayed = args.tty && args.console_socket.is_none();
+    process.set_console_size(is_relayed.then(tty::callers_size));
     process.set_cwd(args.cwd.clone().unwrap_or_else(|| record.cwd.clone()));
     let mut env = process.env().clone().unwrap_or_default();
     env.extend(args.env.iter().cloned());

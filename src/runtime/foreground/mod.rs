@@ -5,7 +5,6 @@ pub mod ended;
 pub mod error;
 pub mod job;
 pub mod notify;
-pub mod plain;
 pub mod prompt;
 pub mod relay;
 mod rivals;

@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::termios::{OptionalActions, OutputModes, QueueSelector, Termios};
 
 use crate::egress::WaitingConnection;
+use crate::log::plain::plain;
 use crate::rules::{ApprovalTerm, Host, endpoint};
 use crate::runtime::foreground::answer::{Answer, HOST_ANSWERS, Line};
-use crate::runtime::foreground::plain::plain;
 use crate::runtime::foreground::rivals;
 use crate::runtime::foreground::signatures::{SignatureDesk, WaitingSignature};
 use crate::runtime::network::approvals;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use oci_spec::runtime::{Box as TerminalSize, BoxBuilder};
 use rustix::event::{PollFd, PollFlags};
 use rustix::termios::{OptionalActions, OutputModes, Termios, Winsize};
 
@@ -186,6 +187,17 @@ impl Drop for RawTerminal {
             log::debug!("restore the terminal: {e}");
         }
     }
+}
+
+/// The size of the caller's terminal, for `process.consoleSize`. Zero if it has none.
+pub fn callers_size() -> TerminalSize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdin()).ok();
+    let (height, width) = size.map_or((0, 0), |size| (size.ws_row, size.ws_col));
+    BoxBuilder::default()
+        .height(height)
+        .width(width)
+        .build()
+        .unwrap_or_default()
 }
 
 /// Gives the container's terminal the size of the caller's.

@@ -94,6 +94,7 @@ impl Foreground {
         }
         let relayed = self.relay.as_mut().map(relay::Relay::drain);
         drop(terminal);
+        crate::log::plain::program_has_written();
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None)
             .map_err(RuntimeError::io("restore the signal mask"))?;
         let ended = status(self.pid)?;

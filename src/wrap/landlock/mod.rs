@@ -199,6 +199,7 @@ fn run_decided(
         limit,
     };
     let ended = supervisor.run();
+    crate::log::plain::program_has_written();
     if !supervisor.end_all() {
         log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
     }
