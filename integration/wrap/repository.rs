@@ -164,10 +164,33 @@ fn wrap_says_that_gpg_does_not_sign_inside() {
         assert!(seen.stderr.contains(said), "{seen}");
         assert!(seen.stderr.contains("--ssh-agent"), "{seen}");
     }
+    // Landlock's walls allow no agent.
+    let seen = person.wraps(&["--walls", "landlock"], "true");
+    assert!(
+        seen.stderr.contains(said) && !seen.stderr.contains("--ssh-agent"),
+        "{seen}"
+    );
     // Nor where it was asked to be quiet, or an SSH key signs.
     let seen = person.wraps(&["--quiet"], "true");
     assert!(!seen.stderr.contains(said), "{seen}");
     person.file(".gitconfig", &format!("{config}[gpg]\n\tformat = ssh\n"));
     let seen = person.wraps(&[], "true");
     assert!(!seen.stderr.contains(said), "{seen}");
+    // The repository's own settings count too, by words of their own: a run may have written them. No key that they name is
+    // suggested, and nothing for other repositories.
+    person.file(".gitconfig", "");
+    person.does("git -C ~/src/project config commit.gpgsign true");
+    let seen = person.wraps(&["--unprotect", ".git/config"], "true");
+    let own = "this repository's .git/config makes git sign by gpg";
+    assert!(
+        seen.stderr.contains(own) && !seen.stderr.contains("--global"),
+        "{seen}"
+    );
+    let own = "git -C ~/src/project config gpg.format ssh; git -C ~/src/project config user.signingkey ~/.ssh/other.pub";
+    person.does(own);
+    for seen in [person.wraps(&[], "true"), person.wrap(&[], "true")] {
+        let cure = "this repository's .git/config makes git sign, and this run's git does not: if you want that, --ssh-agent=KEY";
+        assert!(seen.stderr.contains(cure), "{seen}");
+        assert!(!seen.stderr.contains(said), "{seen}");
+    }
 }

@@ -214,6 +214,33 @@ fn commits_are_signed_as_the_users_own_configuration_says() {
             );
         }
     }
+    // Without a key in the settings it is the only one that signs, also where the repository alone says that git signs.
+    person.file(
+        ".gitconfig",
+        "[user]\n\tname = a\n\temail = a@b.test\n[gpg]\n\tformat = ssh\n",
+    );
+    person.does("git -C ~/src/project config commit.gpgsign true");
+    for (by, said) in agent.wraps(&["--ssh-agent=listed@home"], commit) {
+        assert!(!said.stderr.contains(line), "{by}: {said}");
+        assert_eq!(said.ok(), "1\n", "{by}");
+    }
+    // Nor does the format have to be in the user's own file.
+    person.file(".gitconfig", "[user]\n\tname = a\n\temail = a@b.test\n");
+    person.does("git -C ~/src/project config gpg.format ssh");
+    for (by, said) in agent.wraps(&["--ssh-agent=listed@home"], commit) {
+        assert!(!said.stderr.contains(line), "{by}: {said}");
+        assert_eq!(said.ok(), "1\n", "{by}");
+    }
+    // A file that the repository's own settings name is not here, and a run may have chosen it.
+    person.does("git -C ~/src/project config user.signingkey ~/.ssh/listed.pub");
+    for (by, said) in agent.wraps(&["--ssh-agent=listed@home"], "true") {
+        assert!(
+            said.stderr
+                .contains("this repository's own user.signingkey"),
+            "{by}: {said}"
+        );
+    }
+    person.does("git -C ~/src/project config --unset user.signingkey; git -C ~/src/project config --unset gpg.format; git -C ~/src/project config --unset commit.gpgsign");
     // Git is not told of a key that the relay does not offer.
     configure("other.pub");
     let read = "git config user.signingkey; true";

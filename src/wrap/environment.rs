@@ -7,11 +7,13 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::bundle::GIT_CONFIG;
+use super::git_signing::{self, OfferedKeys};
 use super::layout::Layout;
 use super::list::SystemList;
 use super::person::{Environment, Person};
 use super::request::WrapRequest;
-use super::{git_signing, secrets, variables};
+use super::{secrets, variables};
+use crate::cli::Walls;
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Policy, SshFingerprint};
 
@@ -77,14 +79,18 @@ pub fn git_signing(wanted: &WrapRequest, keys: &BTreeSet<SshFingerprint>) -> Res
         cwd,
         ssh_agent,
         quiet,
+        walls,
         ..
     } = wanted;
-    let offers = |key: &[u8]| {
-        ssh_agent
-            .as_ref()
-            .is_some_and(|agent| agent.offers(key, keys))
-    };
-    match person.looking(|| git_signing::handed_on(person, cwd, offers))? {
+    let agent = ssh_agent.as_ref();
+    let offers = |key: &[u8]| agent.is_some_and(|agent| agent.offers(key, keys));
+    let relay = agent.map(|agent| OfferedKeys {
+        offers: &offers,
+        only: agent.only(keys),
+    });
+    let handed_on =
+        person.looking(|| git_signing::handed_on(person, cwd, relay.as_ref(), *walls))?;
+    match handed_on {
         Ok(text) => return Ok(text),
         Err(line) if !quiet && !is_of_openssh(&wanted.command[0]) => crate::log::complain(&line),
         Err(_) => {}
@@ -102,21 +108,29 @@ fn is_of_openssh(command: &str) -> bool {
 }
 
 /// Lines about variables that name a socket of the node which the sandbox lacks. To be called with the user's rights over files.
-pub fn missing_sockets(environment: &[String], layout: &Layout) -> Vec<String> {
+pub fn missing_sockets(environment: &[String], layout: &Layout, walls: Walls) -> Vec<String> {
     let pairs = environment.iter().filter_map(|pair| pair.split_once('='));
     let lines = pairs.filter_map(|(name, value)| {
         let path = variables::socket_path(value)?.canonicalize().ok()?;
         let is_socket = path.metadata().ok()?.file_type().is_socket();
         (is_socket && !layout.shows(&path)).then(|| {
-            let cure = match name {
-                SSH_VARIABLE => "--ssh-agent lets the command sign with your keys",
-                "GPG_AGENT_INFO" => "gpg signs nothing here; --ssh-agent lets git sign with an SSH key (gpg.format=ssh)",
-                _ => "leave it out, or programs try it in vain",
-            };
+            let cure = socket_cure(name, walls);
             format!("agentbox: the variable {name} names a socket that the sandbox does not have: {cure}")
         })
     });
     lines.collect()
+}
+
+/// What to do about such a variable. Landlock's walls allow no UNIX socket.
+fn socket_cure(variable: &str, walls: Walls) -> &'static str {
+    match (variable, walls) {
+        (SSH_VARIABLE, Walls::Namespaces) => "--ssh-agent lets the command sign with your keys",
+        ("GPG_AGENT_INFO", Walls::Namespaces) => {
+            "gpg signs nothing here; --ssh-agent lets git sign with an SSH key (gpg.format=ssh)"
+        }
+        (SSH_VARIABLE | "GPG_AGENT_INFO", Walls::Landlock) => "nothing signs here: commit outside",
+        _ => "leave it out, or programs try it in vain",
+    }
 }
 
 /// Sets PATH from the layout, and the variables of visible toolchains.

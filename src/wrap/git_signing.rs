@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use super::own_file;
 use super::person::Person;
 use super::repository::{self, is_on, value_of};
+use crate::cli::Walls;
 use crate::egress::ssh::key::of_public_file;
-use crate::policy::{ResolvedPolicy, SshFingerprint, SshKey};
+use crate::policy::{ResolvedPolicy, SshFingerprint, SshKey, typed_path};
 
 /// Keys of the user's SSH agent with which the workload may sign.
 pub fn signing_keys(resolved: &ResolvedPolicy) -> BTreeSet<SshFingerprint> {
@@ -21,8 +22,6 @@ pub fn signing_keys(resolved: &ResolvedPolicy) -> BTreeSet<SshFingerprint> {
 /// The user's settings for signatures by an SSH key.
 #[derive(Debug, PartialEq, Eq)]
 struct SigningSettings {
-    /// `user.signingkey`
-    key: Option<String>,
     /// Which kinds of objects git signs without being asked.
     signed: Vec<&'static str>,
 }
@@ -31,10 +30,8 @@ impl SigningSettings {
     /// `None` if git does not sign by SSH keys.
     fn of(text: &str) -> Option<Self> {
         let format = value_of(text, ("gpg", "format"))?;
-        let signs = |kind: &&'static str| value_of(text, (kind, "gpgsign")).is_some_and(is_on);
         (format == "ssh").then(|| Self {
-            key: value_of(text, ("user", "signingkey")),
-            signed: ["commit", "tag"].into_iter().filter(signs).collect(),
+            signed: signed(text),
         })
     }
 
@@ -61,6 +58,12 @@ impl SigningSettings {
         }
         Some(out)
     }
+}
+
+/// The kinds of objects that git signs by these settings, by whatever kind of key.
+fn signed(text: &str) -> Vec<&'static str> {
+    let signs = |kind: &&'static str| value_of(text, (kind, "gpgsign")).is_some_and(is_on);
+    ["commit", "tag"].into_iter().filter(signs).collect()
 }
 
 /// The files that may have the public key of `user.signingkey`, the likelier first (git-config(1)). A private key's own file is not
@@ -96,38 +99,100 @@ fn public_key(value: &str, home: &Path) -> Option<String> {
     texts.find_map(line)
 }
 
+/// The keys that a run's relay offers.
+pub struct OfferedKeys<'a> {
+    /// Whether a key is one of them.
+    pub offers: &'a dyn Fn(&[u8]) -> bool,
+    /// The only one, as a line of a `.pub` file.
+    pub only: Option<&'a str>,
+}
+
 /// The configuration of git for signatures, or a line for a user whose git signs and cannot do so here. To be called with the
-/// user's rights over files. `offers` says whether the run's relay offers a key: for another one git would end with an error.
+/// user's rights over files. For a key that the relay does not offer git would end with an error.
+///
+/// The key is that of the user's own files, or the only one that the relay offers. Whether git signs, and how, the
+/// repository's file may say too. A run may have written that: it leads to no file of the user's, and to no name in the line.
 pub fn handed_on(
     person: &Person,
     cwd: &Path,
-    offers: impl Fn(&[u8]) -> bool,
+    relay: Option<&OfferedKeys<'_>>,
+    walls: Walls,
 ) -> Result<String, String> {
     let home = person.home();
-    let settings = SigningSettings::of(&repository::global(home.as_deref()));
-    let Some((settings, home)) = settings.zip(home) else {
+    let top = repository::top(cwd, person);
+    let global = repository::global(home.as_deref());
+    let own = top.as_deref().map(repository::own).unwrap_or_default();
+    let all = SigningSettings::of(&format!("{global}\n{own}"));
+    let (Some(all), Some(home)) = (all, home) else {
         return Ok(String::new());
     };
-    let key = settings.key.as_deref();
-    let line = key.and_then(|key| public_key(key, &home));
-    if let Some(text) = line.and_then(|line| settings.offered(&line, offers)) {
-        return Ok(text);
+    let signs = !all.signed.is_empty() && top.is_some();
+    if relay.is_some()
+        && let Some(inside) = value_of(&own, ("user", "signingkey"))
+        && (is_file_elsewhere(&inside, top.as_deref()) || is_gpgs(&inside))
+    {
+        let line = "agentbox: this repository's own user.signingkey is no SSH key that is here: unset it, and set it by git config --global";
+        return match signs {
+            true => Err(line.to_owned()),
+            false => Ok(String::new()),
+        };
     }
-    if settings.signed.is_empty() || repository::top(cwd, person).is_none() {
+    let named = value_of(&global, ("user", "signingkey"));
+    let key = named.as_deref();
+    if let Some(relay) = relay {
+        let line = match key {
+            Some(key) if !is_gpgs(key) => public_key(key, &home),
+            _ => relay.only.map(str::to_owned),
+        };
+        if let Some(text) = line.and_then(|line| all.offered(&line, relay.offers)) {
+            return Ok(text);
+        }
+    }
+    if !signs {
         return Ok(String::new());
+    }
+    if signed(&global).is_empty() {
+        return Err(by_repository(walls));
     }
     let mut files = key.into_iter().flat_map(|key| public_files(key, &home));
     let file = files.find(|file| file.exists());
-    Err(unsigned(&match file {
-        Some(file) => format!("={}", file.display()),
-        None => "=KEY".to_owned(),
-    }))
+    let key = match file {
+        Some(file) => typed_path(&file),
+        None => "KEY".to_owned(),
+    };
+    let cure = cure(&key, walls);
+    Err(format!(
+        "agentbox: your git signs, and this run's git does not: {cure}"
+    ))
 }
 
-fn unsigned(key: &str) -> String {
+/// A run may have written it: the line names no key.
+fn by_repository(walls: Walls) -> String {
+    let cure = cure("KEY", walls);
     format!(
-        "agentbox: your git signs, and this run's git does not: --ssh-agent{key} lets it sign with that key of your agent"
+        "agentbox: this repository's .git/config makes git sign, and this run's git does not: if you want that, {cure}"
     )
+}
+
+/// Landlock's walls refuse the option.
+fn cure(key: &str, walls: Walls) -> String {
+    match walls {
+        Walls::Namespaces => {
+            format!("--ssh-agent={key} lets it sign with that key of your agent")
+        }
+        Walls::Landlock => "commit outside".to_owned(),
+    }
+}
+
+/// Whether a `user.signingkey` is a file outside of the repository at `top`, which a sandbox lacks.
+fn is_file_elsewhere(value: &str, top: Option<&Path>) -> bool {
+    value.starts_with(['/', '~']) && !top.is_some_and(|top| Path::new(value).starts_with(top))
+}
+
+/// Whether a `user.signingkey` is an id of gpg's, which is left over where `gpg.format` became `ssh`.
+fn is_gpgs(value: &str) -> bool {
+    let is_ssh = value.starts_with("key::") || value.starts_with("ssh-") || value.ends_with(".pub");
+    !is_ssh && !value.contains(['/', '~'])
 }
 
 #[cfg(test)]
@@ -142,7 +207,10 @@ mod tests {
         let text = "[gpg]\n\tformat = ssh\n\tprogram = evil\n[commit]\n\tgpgSign = True\n[user]\n\tsigningKey = ~/.ssh/work.pub\n\
                     [gpg \"ssh\"]\n\tprogram = evil\n\tdefaultKeyCommand = evil\n";
         let settings = of(text).unwrap();
-        assert_eq!(settings.key.as_deref(), Some("~/.ssh/work.pub"));
+        assert_eq!(
+            value_of(text, ("user", "signingkey")).as_deref(),
+            Some("~/.ssh/work.pub")
+        );
         assert_eq!(settings.signed, ["commit"]);
         let made = settings.configuration(KEY).unwrap();
         assert!(made.contains("signingkey = \"ssh-ed25519 AAAA"), "{made}");
@@ -155,12 +223,21 @@ mod tests {
         ] {
             assert_eq!(of(other), None, "{other}");
         }
+        // The user's own files may leave the format to the repository's.
+        assert_eq!(signed("[commit]\ngpgsign = true\n"), ["commit"]);
+        assert!(signed("[gpg]\nformat = ssh\n").is_empty());
+    }
+
+    #[test]
+    fn landlocks_walls_are_offered_no_agent() {
+        assert!(by_repository(Walls::Namespaces).contains("--ssh-agent=KEY"));
+        let landlock = by_repository(Walls::Landlock);
+        assert!(landlock.ends_with("commit outside"), "{landlock}");
     }
 
     #[test]
     fn git_is_configured_only_for_a_key_that_the_relay_offers() {
         let settings = SigningSettings {
-            key: None,
             signed: vec!["commit", "tag"],
         };
         let public = of_public_file(KEY).unwrap();

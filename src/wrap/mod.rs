@@ -310,7 +310,8 @@ fn prepare(
     let mut environment = person.looking(|| environment::passed(wanted, &resolved.policy))??;
     let mut layout = person.looking(|| layout(wanted, &resolved, &mut environment))??;
     let sockets = wanted.sockets(&resolved, &mut layout)?;
-    let missing = person.looking(|| environment::missing_sockets(&environment, &layout))?;
+    let missing =
+        person.looking(|| environment::missing_sockets(&environment, &layout, wanted.walls))?;
     missing.iter().for_each(|line| crate::log::complain(line));
     let signs = git_signing::signing_keys(&resolved);
     layout.git += &environment::git_signing(wanted, &signs)?;

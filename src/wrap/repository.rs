@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::own_file;
 use super::person::Person;
+use crate::cli::Walls;
 use crate::plan::never::NeverList;
 use crate::probe::is_home;
 
@@ -164,11 +165,28 @@ pub fn configuration(home: Option<&Path>, workspace: &Path) -> String {
 
 /// A line for a user whose git signs commits by gpg. Its keys and its agent stay outside, and `git commit` says only that it
 /// failed, or signs nothing.
-pub fn gpg_notice(home: Option<&Path>) -> Option<String> {
-    signs_by_gpg(&global(home)).then(|| {
-        "agentbox: your git signs commits by gpg, which cannot sign in the sandbox: use an SSH key (git config gpg.format ssh, \
-         wrap --ssh-agent)"
-            .to_owned()
+///
+/// A run may have written the repository's own settings: they change nothing of the user's other repositories.
+pub fn gpg_notice(home: Option<&Path>, top: &Path, walls: Walls) -> Option<&'static str> {
+    let global = global(home);
+    if !signs_by_gpg(&format!("{global}\n{}", own(top))) {
+        return None;
+    }
+    Some(match (signs_by_gpg(&global), walls) {
+        (true, Walls::Landlock) => {
+            "agentbox: your git signs commits by gpg, which cannot sign in the sandbox: commit outside"
+        }
+        (false, Walls::Landlock) => {
+            "agentbox: this repository's .git/config makes git sign by gpg, which cannot sign in the sandbox: if you want that, commit outside"
+        }
+        (true, Walls::Namespaces) => {
+            "agentbox: your git signs commits by gpg, which cannot sign in the sandbox: use an SSH key (git config --global gpg.format ssh, \
+             wrap --ssh-agent=KEY)"
+        }
+        (false, Walls::Namespaces) => {
+            "agentbox: this repository's .git/config makes git sign by gpg, which cannot sign in the sandbox: if you want that, use an \
+             SSH key here (git config gpg.format ssh, wrap --ssh-agent=KEY)"
+        }
     })
 }
 
@@ -188,6 +206,11 @@ pub fn global(home: Option<&Path>) -> String {
     let files = [".config/git/config", ".gitconfig"];
     let texts = files.iter().filter_map(|file| text_of(&home?.join(file)));
     texts.collect::<Vec<_>>().join("\n")
+}
+
+/// The configuration of the repository at `top` itself, which a run may have written: for notices, and whether git signs.
+pub fn own(top: &Path) -> String {
+    text_of(&top.join(".git/config")).unwrap_or_default()
 }
 
 /// The last value of a key of a section (git-config(1)).

@@ -124,10 +124,11 @@ impl WrapRequest {
         }
         wanted.add_line(args, variables);
         let gpg = wanted.person.looking(|| {
-            repository::top(&wanted.cwd, &wanted.person)?;
-            repository::gpg_notice(wanted.person.home().as_deref())
+            let top = repository::top(&wanted.cwd, &wanted.person)?;
+            repository::gpg_notice(wanted.person.home().as_deref(), &top, wanted.walls)
         })?;
-        wanted.notices.extend(gpg.filter(|_| !wanted.quiet));
+        let gpg = gpg.filter(|_| !wanted.quiet);
+        wanted.notices.extend(gpg.map(str::to_owned));
         let withheld = secrets::withheld(&wanted)?;
         wanted.notices.extend(withheld);
         Ok(wanted)

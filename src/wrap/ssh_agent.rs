@@ -21,7 +21,7 @@ use super::request::WrapRequest;
 use super::settings::places;
 use super::{own_file, planted, workspace};
 use crate::egress::ssh::agent::{LIST, body_length, framed, identities};
-use crate::egress::ssh::key::{ListedKey, of_public_file};
+use crate::egress::ssh::key::{ListedKey, of_public_file, public_line};
 use crate::kernel::mount_options::MountReach;
 use crate::plan::signing::SSH_VARIABLE;
 use crate::policy::{Field, FieldOption, SshFingerprint};
@@ -45,6 +45,8 @@ pub struct FoundAgent {
 /// A key of the agent's.
 struct FoundKey {
     listed: ListedKey,
+    /// As a line of a `.pub` file; `None` for a certificate.
+    line: Option<String>,
     comment: String,
 }
 
@@ -144,8 +146,14 @@ impl WrapRequest {
 }
 
 fn lacks(key: &str) -> WrapRefusal {
+    // The private key lies beside the public one.
+    let private = key.strip_suffix(".pub").filter(|path| path.contains('/'));
+    let add = match private {
+        Some(path) => format!("ssh-add {} adds it", escape(path)),
+        None => "ssh-add adds one".to_owned(),
+    };
     refused(format!(
-        "your SSH agent has no key {}: `ssh-add -l` lists its keys, ssh-add adds one",
+        "your SSH agent has no key {}: `ssh-add -l` lists its keys, {add}",
         escape(key)
     ))
 }
@@ -183,6 +191,7 @@ impl FoundAgent {
         };
         let keys = all.iter().map(|one| FoundKey {
             listed: ListedKey::of(one.key),
+            line: public_line(one.key),
             comment: String::from_utf8_lossy(one.comment).into_owned(),
         });
         Ok(Self {
@@ -195,6 +204,18 @@ impl FoundAgent {
     pub fn offers(&self, key: &[u8], keys: &BTreeSet<SshFingerprint>) -> bool {
         let asked = ListedKey::of(key);
         keys.contains(&asked.shown) && self.keys.iter().any(|own| own.listed == asked)
+    }
+
+    /// The only one of these keys, as a line of a `.pub` file.
+    pub fn only(&self, keys: &BTreeSet<SshFingerprint>) -> Option<&str> {
+        let own = self.keys.iter();
+        let mut lines = own
+            .filter(|key| keys.contains(&key.listed.shown))
+            .map(|key| &key.line);
+        match (lines.next(), lines.next()) {
+            (Some(line), None) => line.as_deref(),
+            _ => None,
+        }
     }
 
     /// The keys that these names say: fingerprints, comments, and `.pub` files.
@@ -385,6 +406,7 @@ mod tests {
 
     fn keys() -> Vec<FoundKey> {
         let of = |key: &[u8]| FoundKey {
+            line: None,
             listed: ListedKey::of(key),
             comment: String::new(),
         };

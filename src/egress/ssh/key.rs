@@ -26,6 +26,16 @@ pub fn fingerprint(key: &[u8]) -> SshFingerprint {
     SshFingerprint::of(&of_certificate(key).unwrap_or_else(|| key.to_owned()))
 }
 
+/// A key as a line of a `.pub` file, without a comment. `None` for a certificate.
+pub fn public_line(key: &[u8]) -> Option<String> {
+    let kind = std::str::from_utf8(WireReader::new(key).string()?).ok()?;
+    let is_plain = of_certificate(key).is_none();
+    let text = || format!("{kind} {}", data_encoding::BASE64.encode(key));
+    is_plain
+        .then(text)
+        .filter(|line| of_public_file(line).is_some())
+}
+
 /// The key of a certificate.
 fn of_certificate(key: &[u8]) -> Option<Vec<u8>> {
     let mut reader = WireReader::new(key);
