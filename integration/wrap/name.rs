@@ -240,7 +240,7 @@ fn wrap_says_once_at_a_terminal_that_no_limit_holds_without_root() {
     let person = Account::new();
     let mut shell = Shell::new(&person.project);
     let wrap = format!("{} {} wrap", person.typed(), program());
-    let line = "no limit of memory, processors or processes holds here";
+    let line = "limits of memory, processors and processes are not enforced";
     for (command, said) in [
         (format!("{wrap} --quiet -- echo ran"), 0),
         (format!("{wrap} -- echo ran 2>/dev/null"), 0),

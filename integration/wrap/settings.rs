@@ -132,6 +132,9 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     assert!(
         untrusted.stderr.contains("is not trusted") && untrusted.stderr.contains("agentbox trust")
     );
+    let quiet = person.agentbox(&["wrap", "--quiet", "--dry-run", "--", "true"]);
+    assert_eq!(quiet.code, 0, "{quiet}");
+    assert!(!quiet.stderr.contains("is not trusted"), "{quiet}");
     // Without a terminal there is no consent, and a pipe is not a terminal.
     let said = person.by_sudo(&["trust"]).failed();
     assert!(said.contains("--yes"), "{said}");

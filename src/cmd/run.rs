@@ -34,6 +34,7 @@ pub fn run(global: &GlobalOptions, args: &Run) -> Result<ExitCode> {
             agent: None,
             sockets: None,
             proxy: None,
+            servers: None,
         },
     )?;
     Ok(ended.map_or(ExitCode::SUCCESS, |ended| exit_code(ended.code)))

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::error::PlanError;
 use super::namespace::PlannedNamespace;
 use super::namespaces::has_hosts_network;
-use super::network::{DNS_PORT, NetworkPlan};
+use super::network::NetworkPlan;
 use crate::policy::inbound::MOST_INBOUND;
 use crate::policy::{Field, NetworkMode, PolicyName, Tool};
 
@@ -91,8 +91,7 @@ pub(super) fn check(
 ) -> Result<(), PlanError> {
     let ports = &network.inbound;
     let walls = |port: &&u16| {
-        network.mode == NetworkMode::Allowlist
-            && (network.ports.contains(port) || [DNS_PORT, network.proxy_port].contains(port))
+        network.mode == NetworkMode::Allowlist && network.own_ports().any(|own| own == **port)
     };
     let why = if ports.is_empty() {
         return Ok(());

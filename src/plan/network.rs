@@ -122,6 +122,14 @@ impl NetworkPlan {
         self.opened.as_ref().filter(|opened| !opened.is_empty())
     }
 
+    /// The TCP ports at which the wall listens inside.
+    pub fn own_ports(&self) -> impl Iterator<Item = u16> {
+        self.ports
+            .iter()
+            .copied()
+            .chain([DNS_PORT, self.proxy_port])
+    }
+
     /// Whether the sidecar of this network has anything to serve, inside or outside.
     pub fn is_served(&self) -> bool {
         self.mode == NetworkMode::Allowlist || self.refusing || !self.inbound.is_empty()

@@ -243,6 +243,11 @@ const NODE: &str =
     "it is the node itself: only a rule node:HOST:PORT allows it, within the node file's ceiling";
 
 impl Advice {
+    /// Whether a rule from a log is one for requests, whose host is read already.
+    pub fn is_request(rule: &str) -> bool {
+        matches!(rule.parse(), Ok(EgressRule::Request(_)))
+    }
+
     /// For a rule from a log. A container may have chosen its text.
     pub fn of(rule: &str) -> Self {
         match rule.parse::<EgressRule>() {

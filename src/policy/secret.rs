@@ -118,6 +118,12 @@ impl NodeSecret {
         places.any(|(host, port)| rules.allow_requests(&host, Scheme::Https, port))
     }
 
+    /// Whether requests to this host are to get it; at any port, if none is given.
+    pub fn is_used_at(&self, host: &str, port: Option<u16>) -> bool {
+        let mut places = self.places().into_iter().flatten();
+        places.any(|(its, at)| its.to_string() == host && port.is_none_or(|port| port == at))
+    }
+
     /// The placeholder inside.
     pub fn placeholder(&self) -> String {
         format!("agentbox-secret-{}", self.name)

@@ -11,6 +11,7 @@ use rustix::fs::CWD;
 use super::layout::Layout;
 use super::leftovers::{self, Claim, NameMatch};
 use super::person::Person;
+use crate::cli;
 use crate::runtime::unprivileged;
 use crate::sys::path;
 
@@ -54,6 +55,20 @@ impl BundleRoot<'_> {
 }
 
 impl WrapBundle {
+    /// `create`, for this bundle.
+    pub fn create(&self) -> cli::Create {
+        cli::Create {
+            bundle: self.dir.clone(),
+            console_socket: None,
+            pid_file: None,
+            pidfd_socket: None,
+            no_pivot: false,
+            no_new_keyring: false,
+            preserve_fds: 0,
+            id: self.id.clone(),
+        }
+    }
+
     /// Makes the directory, and the root file system's empty directories and links. For a decision alone, only the links and
     /// the directories that they lie in.
     pub fn new(layout: &Layout, person: &Person, base: BundleRoot<'_>) -> Result<Self> {

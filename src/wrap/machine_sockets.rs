@@ -20,15 +20,20 @@ const PLACES: [&str; 2] = ["/run", "/var/lib"];
 const MOST: usize = 3;
 
 /// Says which option leads to the machine's databases, if the command failed by itself: a shell's own statuses begin at 126, and
-/// 124 is timeout(1)'s. Nothing shows that the command tried a socket, so the line comes once for a user.
-/// For a client that does so by itself it always comes. `leads_to` says whether the option would be accepted, `is_new` whether the user has not read it.
+/// 124 is timeout(1)'s. Nothing shows that the command tried a socket, so the line comes once for a project. For a client that
+/// does so by itself it always comes.
+/// `leads_to` says whether the option would be accepted. `has_seen` says whether the line came there before, and `is_new` notes that
+/// it comes.
 pub fn tell(
     status: i32,
     command: &str,
     leads_to: impl Fn(&ServiceSocket) -> Result<bool>,
+    has_seen: impl FnOnce() -> bool,
     is_new: impl FnOnce() -> bool,
 ) {
-    if !(1..124).contains(&status) {
+    let is_client = is_client(command);
+    // Before any server is asked: a database counts a connection without a word as a fault of its client.
+    if !(1..124).contains(&status) || !is_client && has_seen() {
         return;
     }
     let table = procfs::lossy("/proc/self/net/unix").unwrap_or_else(|error| {
@@ -44,7 +49,7 @@ pub fn tell(
         .filter(leads_to)
         .map(|socket| socket.to_string())
         .collect();
-    if let Some(line) = line(&offered).filter(|_| is_client(command) || is_new()) {
+    if let Some(line) = line(&offered).filter(|_| is_client || is_new()) {
         complain(&line);
     }
 }

@@ -48,7 +48,7 @@ pub use self::error::{WrapRefusal, is_of_workspace, status_of};
 pub use self::landlock::{LANDLOCK_LEAST_ABI, LANDLOCK_SCOPES_ABI};
 pub use self::request::WrapRequest;
 use crate::audit;
-use crate::cli::{self, GlobalOptions, Walls};
+use crate::cli::{GlobalOptions, Walls};
 use crate::plan::wrap_plan::{WrapEnforcement, WrapPlan};
 use crate::policy::{
     Access, Field, MountRule, NetworkMode, ResolvedPolicy, Selection, SshFingerprint,
@@ -67,6 +67,7 @@ use agents::{Agent, AgentHome, ProgramPlaces};
 use bundle::{BundleRoot, WrapBundle};
 use cache_store::WorkspaceStore;
 use caches::Caches;
+use closing::{ClosingLine, RunOutcome};
 use layout::{Layout, NodeView};
 use person::Person;
 use summary::DeniedSummary;
@@ -107,7 +108,10 @@ fn confined(selection: Selection) -> Result<ResolvedPolicy> {
 
 /// Runs a command; returns how it ended.
 pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
-    wanted.tell();
+    if wanted.walls == Walls::Namespaces {
+        leftovers::sweep();
+    }
+    wanted.tell()?;
     check_config(global, &wanted.person)?;
     match wanted.walls {
         Walls::Namespaces => by_namespaces(global, wanted),
@@ -116,7 +120,6 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
 }
 
 fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
-    leftovers::sweep();
     let base = records(global, wanted);
     let mut prepared = prepare(global, wanted, base)?;
     if let Some(agent) = &prepared.agent {
@@ -125,13 +128,13 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
     let signer = wanted.signer(&prepared.signs)?;
     let _kept = prepared.keep(wanted)?;
     let summary = wanted.named(summary::open(wanted))?;
-    say_what_is_lacking(wanted);
-    let connected = prepared.sockets.is_some();
+    wanted.say_what_is_lacking();
+    let may_connect = prepared.sockets.is_none();
     let mut refused = DeniedSummary::default();
-    let (mut ended, mut killed) = (None, 0);
+    let (mut ended, mut killed, mut servers) = (None, 0, BTreeSet::new());
     let status = foreground::run(
         global,
-        &prepared.create(),
+        &prepared.bundle.create(),
         WrapParts {
             plan: &prepared.wrapped,
             secrets: &|secret| wanted.secret(secret),
@@ -146,7 +149,7 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
                     crate::sidecar::await_end(sidecar);
                 }
                 let logs = [audit::SIDECAR, audit::SSH].map(|log| run.file(log));
-                refused = DeniedSummary::read(&logs).of_container(place.id.as_str());
+                refused = DeniedSummary::read(&logs).of_run(place.id.as_str(), wanted);
                 ended = clock::ended(place);
                 killed = counted::killed_for_memory(place);
             },
@@ -154,36 +157,38 @@ fn by_namespaces(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildEx
             agent: signer,
             sockets: prepared.sockets.take(),
             proxy: wanted.proxy.named().map(|proxy| &proxy.url),
+            servers: (prepared.agent.is_none() && !wanted.quiet).then_some(&mut servers),
         },
     );
     refused.tell(wanted, summary.as_ref())?;
     machine_ports::tell(&refused.ports, &prepared.wrapped.published);
+    machine_ports::tell_lasting(&servers, &prepared.wrapped.published);
     let status = status?.unwrap_or(ChildExit::with(0));
-    let without = prepared.without_network.as_ref();
-    // A denial explains a failure better.
-    if !wanted.quiet && !connected && without.is_none() && refused.is_empty() {
-        let is_new = || settings::places::is_first_time(&wanted.person, "database-sockets");
-        let leads_to = |socket: &_| wanted.leads_to(socket);
-        machine_sockets::tell(status.code, &wanted.command[0], leads_to, is_new);
-    }
-    if let Some(who) = without.filter(|_| status.code != 0 && !wanted.quiet) {
-        closing::without_network(who, &wanted.asked.answers);
-    }
-    if killed > 0 && !wanted.quiet {
-        closing::killed_for_memory(killed);
+    let outcome = RunOutcome {
+        quiet: wanted.quiet,
+        status: status.code,
+        may_connect,
+        without_network: prepared.without_network.as_deref(),
+        denied: !refused.is_empty(),
+        killed,
+    };
+    for line in outcome.lines() {
+        match line {
+            ClosingLine::MachineSockets => {
+                let notice = "database-sockets";
+                let (has_seen, is_new) =
+                    (|| wanted.has_seen(notice), || wanted.is_first_time(notice));
+                let leads_to = |socket: &_| wanted.leads_to(socket);
+                let command = &wanted.command[0];
+                machine_sockets::tell(status.code, command, leads_to, has_seen, is_new);
+            }
+            ClosingLine::WithoutNetwork(who) => {
+                closing::without_network(who, &wanted.asked.answers)
+            }
+            ClosingLine::Killed(processes) => closing::killed_for_memory(processes),
+        }
     }
     Ok(ended.map_or(status, closing::timed_out))
-}
-
-/// Prints one line on a terminal, once for a user: without a cgroup nothing limits a runaway command.
-fn say_what_is_lacking(wanted: &WrapRequest) {
-    let is_seen = !wanted.quiet && rustix::termios::isatty(rustix::stdio::stderr());
-    let lacks = unprivileged::inside().is_some() && unprivileged::cgroup().is_none();
-    if is_seen && lacks && settings::places::is_first_time(&wanted.person, "limits") {
-        crate::log::complain(
-            "agentbox: without root's rights no limit of memory, processors or processes holds here (said once; `agentbox explain` has it)",
-        );
-    }
 }
 
 /// The plan that would be enforced. Of an agent only its empty directories are made, which the plan mounts.
@@ -208,7 +213,7 @@ impl From<BundleDecision> for WrapExplanation {
 
 /// What would be enforced for a command.
 pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {
-    wanted.tell();
+    wanted.tell()?;
     check_config(global, &wanted.person)?;
     let explained = match wanted.walls {
         Walls::Landlock => landlock::decide(global, wanted)?,
@@ -271,24 +276,12 @@ impl PreparedRun {
         let kept = person.looking(|| WorkspaceStore::open(person, &place, caches))??;
         match &kept {
             Some(kept) => self.wrapped.kept = Some(kept.dir.clone()),
+            None if wanted.quiet => {}
             None => crate::log::complain(
                 "agentbox: another run in this workspace keeps its caches: this run's writes to them are discarded",
             ),
         }
         Ok(kept)
-    }
-
-    fn create(&self) -> cli::Create {
-        cli::Create {
-            bundle: self.bundle.dir.clone(),
-            console_socket: None,
-            pid_file: None,
-            pidfd_socket: None,
-            no_pivot: false,
-            no_new_keyring: false,
-            preserve_fds: 0,
-            id: self.bundle.id.clone(),
-        }
     }
 }
 
@@ -312,7 +305,9 @@ fn prepare(
     let sockets = wanted.sockets(&resolved, &mut layout)?;
     let missing =
         person.looking(|| environment::missing_sockets(&environment, &layout, wanted.walls))?;
-    missing.iter().for_each(|line| crate::log::complain(line));
+    for line in missing.iter().filter(|_| !wanted.quiet) {
+        crate::log::complain(line);
+    }
     let signs = git_signing::signing_keys(&resolved);
     layout.git += &environment::git_signing(wanted, &signs)?;
     workspace::check_state(&layout)?;

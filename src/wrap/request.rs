@@ -19,6 +19,7 @@ use super::variables::Variables;
 use super::{repository, secrets, workspace};
 use crate::cli::{self, Walls};
 use crate::policy::{Field, FieldOption, OnUnknown, PolicyOption, Publish, UserProxy, WrapOptions};
+use crate::runtime::unprivileged;
 
 /// All that the caller requests from `wrap`.
 pub struct WrapRequest {
@@ -50,7 +51,7 @@ pub struct WrapRequest {
     pub publish: Vec<Publish>,
     /// Which caches are visible.
     pub caches: Caches,
-    /// Whether denials are not printed.
+    /// Whether neither progress nor notices are printed.
     pub quiet: bool,
     /// Where the summary goes.
     pub summary: Option<PathBuf>,
@@ -60,8 +61,10 @@ pub struct WrapRequest {
     pub paths_in_files: BTreeMap<PathBuf, PathBuf>,
     /// What each file of settings adds, for `explain`.
     pub from_files: Vec<String>,
-    /// Lines for standard error, as about a project's file that does not count.
+    /// Lines for standard error, as about a project's file that does not count. `--quiet` leaves them out.
     pub notices: Vec<String>,
+    /// Lines about what the command can do outside of the walls. They are always printed.
+    pub warnings: Vec<String>,
     /// The agent that an option or settings name, and which.
     pub agent_requested: Option<(String, AgentOrigin)>,
     /// The agent that the command is.
@@ -114,6 +117,7 @@ impl WrapRequest {
             paths_in_files: BTreeMap::new(),
             from_files: Vec::new(),
             notices: found.notice.into_iter().collect(),
+            warnings: Vec::new(),
             agent_requested: None,
             agent: None,
             ssh_agent: None,
@@ -123,12 +127,6 @@ impl WrapRequest {
             wanted.add(source);
         }
         wanted.add_line(args, variables);
-        let gpg = wanted.person.looking(|| {
-            let top = repository::top(&wanted.cwd, &wanted.person)?;
-            repository::gpg_notice(wanted.person.home().as_deref(), &top, wanted.walls)
-        })?;
-        let gpg = gpg.filter(|_| !wanted.quiet);
-        wanted.notices.extend(gpg.map(str::to_owned));
         let withheld = secrets::withheld(&wanted)?;
         wanted.notices.extend(withheld);
         Ok(wanted)
@@ -159,9 +157,32 @@ impl WrapRequest {
     }
 
     /// Says what the user is to know before the command starts.
-    pub fn tell(&self) {
+    pub fn tell(&self) -> Result<()> {
+        for warning in &self.warnings {
+            crate::log::complain(warning);
+        }
+        if self.quiet {
+            return Ok(());
+        }
         for notice in &self.notices {
             crate::log::complain(notice);
+        }
+        let gpg = self.person.looking(|| {
+            let top = repository::top(&self.cwd, &self.person)?;
+            repository::gpg_notice(self.person.home().as_deref(), &top, self.walls)
+        })?;
+        gpg.into_iter().for_each(crate::log::complain);
+        Ok(())
+    }
+
+    /// Prints one line on a terminal, once for a user: without a cgroup nothing limits a runaway command.
+    pub fn say_what_is_lacking(&self) {
+        let is_seen = !self.quiet && rustix::termios::isatty(rustix::stdio::stderr());
+        let lacks = unprivileged::inside().is_some() && unprivileged::cgroup().is_none();
+        if is_seen && lacks && settings::places::is_first_time(&self.person, "limits") {
+            crate::log::complain(
+                "agentbox: without root, limits of memory, processors and processes are not enforced (shown once; see `agentbox explain`)",
+            );
         }
     }
 

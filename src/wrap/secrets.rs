@@ -207,8 +207,11 @@ pub fn withheld(wanted: &WrapRequest) -> Result<Vec<String>> {
 
 /// Says which secrets and rules change nothing in this run.
 pub fn tell(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
+    if wanted.quiet {
+        return;
+    }
     say_what_is_not_used(wanted, resolved);
-    say_what_is_over(wanted, resolved);
+    say_what_is_over(resolved);
 }
 
 /// Says which secrets of the user a run would use, if its policy and its rules let it.
@@ -216,7 +219,7 @@ fn say_what_is_not_used(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
     let network = &resolved.policy.network;
     if network.user_secrets == Switch::On {
         let unused = not_seen_under(&wanted.asked.secrets, network);
-        for warning in unused.iter().filter(|_| !wanted.quiet) {
+        for warning in unused {
             crate::log::complain(&format!("agentbox: {warning}"));
         }
         return;
@@ -235,10 +238,7 @@ fn say_what_is_not_used(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
 }
 
 /// Says which rules and secrets had ended before the run began: each use of them is refused.
-fn say_what_is_over(wanted: &WrapRequest, resolved: &ResolvedPolicy) {
-    if wanted.quiet {
-        return;
-    }
+fn say_what_is_over(resolved: &ResolvedPolicy) {
     for line in over(resolved.expired(clocks::read())) {
         crate::log::complain(&format!("agentbox: {line}"));
     }

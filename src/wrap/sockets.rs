@@ -48,6 +48,16 @@ struct Listener {
 }
 
 impl WrapRequest {
+    /// Whether the user has not seen a notice in this workspace.
+    pub fn is_first_time(&self, notice: &str) -> bool {
+        places::is_first_time_in(&self.person, &self.workspace, notice)
+    }
+
+    /// Whether they have seen it. It changes nothing.
+    pub fn has_seen(&self, notice: &str) -> bool {
+        places::has_seen_in(&self.person, &self.workspace, notice)
+    }
+
     /// Whether `--connect` would lead to a socket: with the same checks, and the server itself is asked.
     pub fn leads_to(&self, socket: &ServiceSocket) -> Result<bool> {
         let (person, written) = (&self.person, self.written());

@@ -91,7 +91,7 @@ impl WrapRequest {
         }
         if named.is_empty() {
             let all: Vec<String> = agent.keys.iter().map(FoundKey::words).collect();
-            self.notices.push(format!(
+            self.warnings.push(format!(
                 "agentbox: --ssh-agent lists no key, so all of your agent's sign, and log in wherever they are accepted, \
                  whatever hosts are allowed: {}",
                 all.join(", ")

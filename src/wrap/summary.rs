@@ -18,7 +18,7 @@ use super::request::WrapRequest;
 use crate::audit::{
     Event, EventDetail, KnownCause, Log, LogLine, Verdict, WallName, loopback, quota, words,
 };
-use crate::policy::{Advice, Field, Tool};
+use crate::policy::{Advice, Field, NodeSecret, TlsWay, Tool};
 use crate::sys::procfs;
 
 /// Lines at a terminal.
@@ -36,6 +36,8 @@ struct DeniedHost {
     /// A rule allowed it, until its end.
     is_expired: bool,
     count: u64,
+    /// The cure for a host of the user's own secret.
+    with_key: Option<String>,
 }
 
 /// All denials of a run, in order.
@@ -76,11 +78,29 @@ impl DeniedSummary {
     }
 
     /// With the id that `audit` takes.
-    pub fn of_container(self, id: &str) -> Self {
+    fn of_container(self, id: &str) -> Self {
         Self {
             id: Some(id.to_owned()),
             ..self
         }
+    }
+
+    /// The same, with the cures for hosts of the user's secrets.
+    pub fn of_run(self, id: &str, wanted: &WrapRequest) -> Self {
+        self.of_container(id).with_keys(&wanted.asked.secrets)
+    }
+
+    /// A rule for the whole host would leave their keys out. Where a request was denied, its host's requests are read already.
+    fn with_keys(mut self, secrets: &[NodeSecret]) -> Self {
+        let is_connection = |rule: &String| !Advice::is_request(rule);
+        let missing = |one: &&mut DeniedHost| {
+            !one.is_expired && one.missing.as_ref().is_some_and(is_connection)
+        };
+        for denied in self.refused.iter_mut().filter(missing) {
+            let of_host = |secret: &&NodeSecret| secret.is_used_at(&denied.host, denied.port);
+            denied.with_key = secrets.iter().find(of_host).map(with_key);
+        }
+        self
     }
 
     /// Reads the logs that there are. A command whose network wall has no listener has none.
@@ -171,6 +191,7 @@ impl DeniedSummary {
             missing: missing.map(str::to_owned),
             is_expired: event.is_expired(),
             count: event.times(),
+            with_key: None,
         };
         denied.add_to(of_kind);
     }
@@ -186,6 +207,7 @@ impl DeniedSummary {
             missing: None,
             is_expired: false,
             count: event.times(),
+            with_key: None,
         };
         denied.add_to(&mut self.refused);
     }
@@ -250,11 +272,25 @@ impl DeniedSummary {
     }
 }
 
+/// What allows the requests that get this secret.
+fn with_key(secret: &NodeSecret) -> String {
+    let requests: Vec<String> = secret.requests.iter().map(ToString::to_string).collect();
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    format!(
+        "{} {} allows it with the key of secret {}",
+        Tool::Wrap.adds(Field::NetworkAllow, &requests),
+        Tool::Wrap.sets(Field::NetworkTls, TlsWay::Open.as_str()),
+        secret.name
+    )
+}
+
 impl DeniedHost {
     /// Counts it with an equal one.
     fn add_to(self, all: &mut Vec<Self>) {
-        let same =
-            |r: &&mut Self| (&r.host, r.port, &r.reason) == (&self.host, self.port, &self.reason);
+        let same = |r: &&mut Self| {
+            (&r.host, r.port, &r.reason, &r.missing)
+                == (&self.host, self.port, &self.reason, &self.missing)
+        };
         match all.iter_mut().find(same) {
             Some(known) => known.count = known.count.saturating_add(self.count),
             None => all.push(self),
@@ -272,6 +308,9 @@ impl DeniedHost {
 
     fn remedy(&self) -> String {
         let adds = |rule: &str| Tool::Wrap.adds(Field::NetworkAllow, &[rule]);
+        if let Some(cure) = &self.with_key {
+            return cure.clone();
+        }
         match &self.missing {
             Some(rule) if self.is_expired => {
                 format!("its rule has expired; {} allows it again", adds(rule))
@@ -406,6 +445,41 @@ mod tests {
             count,
             ..Event::new(WallName::Syscalls, Verdict::Denied, what)
         })
+    }
+
+    /// The first cure was a rule for the whole host, with which the key is not used.
+    #[test]
+    fn the_host_of_an_own_secret_is_allowed_by_the_secrets_requests() {
+        let secret: NodeSecret = toml::from_str(
+            "name = 'ex'\nfile = '/k'\npolicies = ['standard']\nrequests = ['GET https://api.example.test/v1/**']\nheader = 'x-api-key: {}'",
+        )
+        .unwrap();
+        let log = [
+            line(
+                "api.example.test",
+                Some(443),
+                "no rule",
+                Some("api.example.test"),
+            ),
+            line("b.example.org", Some(443), "no rule", Some("b.example.org")),
+            line(
+                "api.example.test",
+                Some(443),
+                "no rule",
+                Some("POST https://api.example.test/v1/w"),
+            ),
+        ];
+        let summary = DeniedSummary::of(&log).with_keys(&[secret]);
+        let cure = "--allow 'GET https://api.example.test/v1/**' --set network.tls=open allows it with the key of secret ex";
+        let post = "--allow 'POST https://api.example.test/v1/w' allows it";
+        assert_eq!(
+            summary.lines(),
+            [
+                format!("denied: api.example.test:443; {cure}"),
+                "denied: b.example.org:443; --allow b.example.org allows it".to_owned(),
+                format!("denied: api.example.test:443; {post}"),
+            ]
+        );
     }
 
     /// Probes of ordinary programs (libuv's io_uring, a kind of socket) are no news, and would be a line at each run.

@@ -12,6 +12,8 @@ mod signatures;
 pub mod tty;
 pub mod wait;
 
+use std::collections::BTreeSet;
+
 use crate::cli::{self, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
 use crate::policy::ProxyUrl;
@@ -26,6 +28,7 @@ use crate::runtime::foreground::signatures::SignatureDesk;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
 use crate::runtime::launch::{RunRetention, Streams};
+use crate::runtime::network::listeners::ListenerWatch;
 use crate::runtime::runs::RunDir;
 use crate::runtime::start;
 use crate::runtime::state::store::ContainerPaths;
@@ -65,6 +68,8 @@ pub struct Attendance<'a> {
     pub sockets: Option<UserSockets>,
     /// The upstream proxy of the user's environment.
     pub proxy: Option<&'a ProxyUrl>,
+    /// Gets the ports of servers that listened to the end.
+    pub servers: Option<&'a mut BTreeSet<u16>>,
 }
 
 /// Runs a container; returns its end unless it is detached.
@@ -109,12 +114,14 @@ pub fn run(
     let sidecar = record.sidecar.clone();
     let init = record.init.ok_or(RuntimeError::NotRunning);
     let started = init.and_then(|init| {
-        // Watch it before it may run, so that a very short program is not lost.
         let waits = afterwards != RunMode::Detach;
-        let foreground = waits.then(|| Foreground::new(init.pid)).transpose()?;
+        let mut foreground = waits.then(|| Foreground::new(init.pid)).transpose()?;
         let notify = ReadinessRelay::listen(&place, init)?;
         let signer = user_relay::sign(&place, &record, init, attendance.agent.as_ref())?;
         let sockets = user_relay::connect(&place, &record, init, attendance.sockets.as_ref())?;
+        if let (Some(foreground), Some(_)) = (&mut foreground, &attendance.servers) {
+            foreground.watch = Some(ListenerWatch::beside(record.plan(), init.pid));
+        }
         start::start_recorded(global, &place, lock, &mut record, attendance.proxy)?;
         if waits {
             RunDir::of(&place).prune_beside(&record);
@@ -130,9 +137,7 @@ pub fn run(
             foreground.notify = notify;
             foreground.job = job;
             foreground.relay = relay;
-            foreground
-                .wait(listener.map(tty::TerminalListener::receive).transpose()?)
-                .map(Some)
+            wait(foreground, listener, attendance.servers).map(Some)
         }
         None => match notify {
             Some(notify) => notify.wait().map(|()| None),
@@ -147,6 +152,18 @@ pub fn run(
         delete::delete(&place, DeleteScope::Any)?;
     }
     status
+}
+
+fn wait(
+    mut foreground: Foreground,
+    listener: Option<tty::TerminalListener>,
+    servers: Option<&mut BTreeSet<u16>>,
+) -> Result<ChildExit, RuntimeError> {
+    let ended = foreground.wait(listener.map(tty::TerminalListener::receive).transpose()?);
+    if let (Some(servers), Some(watch)) = (servers, &foreground.watch) {
+        *servers = watch.lasting().clone();
+    }
+    ended
 }
 
 /// Lets the user confirm signatures at the terminal. Without one the line closes here, and nothing signs that they are to

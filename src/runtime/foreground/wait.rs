@@ -19,6 +19,7 @@ use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::prompt::{self, Prompts};
 use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty::Terminal;
+use crate::runtime::network::listeners::ListenerWatch;
 use crate::sys::memory::Code;
 
 /// Signals for this process, or the terminal's job control, that are not passed on.
@@ -50,6 +51,8 @@ pub struct Foreground {
     pub prompts: Option<Prompts>,
     /// The channel to our init process, if one stands in front of the program.
     pub job: Option<Job>,
+    /// Notes the program's servers.
+    pub watch: Option<ListenerWatch>,
     pid: Pid,
     pidfd: OwnedFd,
     signals: SignalFd,
@@ -74,6 +77,7 @@ impl Foreground {
             relay: None,
             prompts: None,
             job: None,
+            watch: None,
             pid: Pid::from_raw(pid),
             pidfd,
             signals,
@@ -82,7 +86,7 @@ impl Foreground {
     }
 
     /// Waits for the child's end.
-    pub fn wait(mut self, terminal: Option<OwnedFd>) -> Result<ChildExit, RuntimeError> {
+    pub fn wait(&mut self, terminal: Option<OwnedFd>) -> Result<ChildExit, RuntimeError> {
         let mut terminal = terminal.map(Terminal::new);
         // From here on it mostly sleeps.
         if self.job.is_some() {
@@ -161,7 +165,8 @@ impl Foreground {
     }
 
     /// What is ready: the child, signals, the terminal, the relay, the job, the notifications.
-    fn poll(&self, terminal: Option<&Terminal>) -> Result<Vec<bool>, RuntimeError> {
+    fn poll(&mut self, terminal: Option<&Terminal>) -> Result<Vec<bool>, RuntimeError> {
+        let look = self.watch.as_mut().map(ListenerWatch::turn);
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.pidfd.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
@@ -185,11 +190,11 @@ impl Foreground {
                 .as_ref()
                 .is_some_and(relay::Relay::waits_for_its_turn);
         let turn = match (&self.prompts, background) {
-            (Some(_), _) => Some(&prompt::TURN),
-            (None, true) => Some(&TURN),
-            (None, false) => None,
+            (Some(_), _) => Some(prompt::TURN),
+            (None, true) => Some(TURN),
+            (None, false) => look.and_then(|time| Timespec::try_from(time).ok()),
         };
-        match rustix::event::poll(&mut fds, turn) {
+        match rustix::event::poll(&mut fds, turn.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(RuntimeError::io("wait for the container's process")(e)),
         }

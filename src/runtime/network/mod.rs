@@ -20,6 +20,7 @@ mod ends;
 pub mod engine_networks;
 mod error;
 pub mod inbound;
+pub mod listeners;
 pub mod member;
 pub mod ports;
 pub mod reading;

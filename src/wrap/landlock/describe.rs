@@ -13,6 +13,7 @@ use crate::runtime::network::reading::no_user_secrets;
 use crate::wrap::WrapExplanation;
 use crate::wrap::person::Person;
 use crate::wrap::request::WrapRequest;
+use crate::wrap::settings::places::is_first_time;
 
 /// What would be enforced for a command.
 pub fn decide(global: &GlobalOptions, wanted: &WrapRequest) -> Result<WrapExplanation> {
@@ -75,15 +76,24 @@ fn kept_capabilities(plan: &Plan, person: &Person) -> Result<Vec<String>> {
     Ok(kept.iter().map(|c| c.short_name().to_owned()).collect())
 }
 
-/// Warns of what does not work on this machine. Prints one line on a terminal, so that users do not take these walls for the full ones.
-pub(super) fn say_what_is_lacking(decided: &DecidedPlan, abi: u32) {
+/// Warns of what does not work on this machine. On a terminal each run has one line, so that users do not take these walls for the
+/// full ones; what is missing is listed once for each user.
+pub(super) fn say_what_is_lacking(decided: Option<&DecidedPlan>, person: &Person, abi: u32) {
     if let Some(lack) = ptrace_scope().lack() {
         log::warn!("{lack}");
     }
-    if rustix::termios::isatty(rustix::stdio::stderr()) {
+    if let Some(decided) = decided
+        && rustix::termios::isatty(rustix::stdio::stderr())
+    {
+        let lacks = match is_first_time(person, "landlock") {
+            true => {
+                "no namespaces, so paths are refused rather than absent, /tmp and /dev/shm are closed, localhost is 127.0.0.1 alone, \
+                 other processes are seen, no limits hold; "
+            }
+            false => "",
+        };
         crate::log::complain(&format!(
-            "agentbox: walls of Landlock (ABI {abi}), policy {}: no namespaces, so paths are refused rather than absent, /tmp and /dev/shm \
-             are closed, localhost is 127.0.0.1 alone, other processes are seen, no limits hold; `agentbox explain --walls landlock` has the whole list",
+            "agentbox: walls of Landlock (ABI {abi}), policy {}: {lacks}`agentbox explain --walls landlock` lists what they lack",
             decided.resolved.name
         ));
     }

@@ -56,6 +56,7 @@ use oci_spec::runtime::Process;
 
 use super::bundle::BundleRoot;
 use super::caches::Caches;
+use super::closing::{self, ClosingLine, RunOutcome};
 use super::error::WrapRefusal;
 use super::person::Person;
 use super::prepare;
@@ -104,16 +105,29 @@ pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
     // The node's file may be root's alone.
     let upstream = upstream(global, &decided.decision, wanted)?;
     become_the(&wanted.person)?;
+    if !wanted.quiet {
+        describe::say_what_is_lacking(decided.decision.decided.as_ref(), &wanted.person, abi()?);
+    }
     let without_network = decided.without_network.take();
     let refused = RefusedPorts::default();
     let ended = run_decided(&place, decided, upstream, &refused);
     DeniedSummary::read(&[place.journal_path()]).tell(wanted, summary.as_ref())?;
     refused.tell();
     let (status, cause) = ended?;
-    if let Some(who) = without_network.filter(|_| status.code != 0 && !wanted.quiet) {
-        super::closing::without_network(&who, &wanted.asked.answers);
+    let outcome = RunOutcome {
+        quiet: wanted.quiet,
+        status: status.code,
+        may_connect: false,
+        without_network: without_network.as_deref(),
+        denied: false,
+        killed: 0,
+    };
+    for line in outcome.lines() {
+        if let ClosingLine::WithoutNetwork(who) = line {
+            closing::without_network(who, &wanted.asked.answers);
+        }
     }
-    Ok(cause.map_or(status, super::closing::timed_out))
+    Ok(cause.map_or(status, closing::timed_out))
 }
 
 /// The proxy to the internet: the node's, or the user's.
@@ -181,7 +195,6 @@ fn run_decided(
         Some(parts) => proxy::serve(&decided, &plan, place, parts)?,
         None => None,
     };
-    describe::say_what_is_lacking(&decided, abi);
     let signals = supervise::signals()?;
     let limit = plan.time.map(CommandLimit::begin).transpose()?;
     let (child, listener) = start::start(walls, &command)?;

@@ -11,6 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::own_dir::OwnDir;
+use crate::audit::hash;
 use crate::plan::never::NeverList;
 use crate::probe::is_home;
 use crate::sys::path::resolve_owned;
@@ -74,18 +75,42 @@ pub fn is_first_time(person: &Person, notice: &str) -> bool {
     person.looking(look).unwrap_or(true)
 }
 
+/// The same for a notice in one workspace.
+pub fn is_first_time_in(person: &Person, workspace: &Path, notice: &str) -> bool {
+    is_first_time(person, &in_workspace(workspace, notice))
+}
+
+/// Whether the user has seen a notice in one workspace. It changes nothing.
+pub fn has_seen_in(person: &Person, workspace: &Path, notice: &str) -> bool {
+    let look = || has_seen(person, &in_workspace(workspace, notice));
+    person.looking(look).unwrap_or(false)
+}
+
+fn in_workspace(workspace: &Path, notice: &str) -> String {
+    let hash = hash(workspace.as_os_str().as_encoded_bytes());
+    format!("{notice}-{}", &hash[..16])
+}
+
+fn has_seen(person: &Person, notice: &str) -> bool {
+    home(person).is_some_and(|home| {
+        let dir = notices(person, &home);
+        let path = dir.join(notice);
+        OwnDir::at(dir).check(person).is_ok() && path.symlink_metadata().is_ok()
+    })
+}
+
 fn is_new(person: &Person, notice: &str) -> bool {
-    let Some(home) = home(person) else {
-        return true;
-    };
-    let dir = notices(person, &home);
-    let path = dir.join(notice);
-    let own = OwnDir::at(dir);
-    let is_new = own.check(person).is_err() || path.symlink_metadata().is_err();
-    if is_new && let Err(error) = own.put(person, &path, b"") {
-        log::debug!("keep that the notice {notice:?} was seen: {error:#}");
+    if has_seen(person, notice) {
+        return false;
     }
-    is_new
+    if let Some(home) = home(person) {
+        let dir = notices(person, &home);
+        let path = dir.join(notice);
+        if let Err(error) = OwnDir::at(dir).put(person, &path, b"") {
+            log::debug!("keep that the notice {notice:?} was seen: {error:#}");
+        }
+    }
+    true
 }
 
 /// Where writes to package caches are kept.
