@@ -103,6 +103,19 @@ pub fn fork_sibling(number: &SiblingNumber, work: impl FnOnce() -> i32) -> io::R
     }
 }
 
+/// As [`fork_sibling`], by clone(2): filters of engines answer ENOSYS to clone3(2). The child's number is not returned.
+pub fn fork_beside(work: impl FnOnce() -> i32) -> io::Result<()> {
+    debug_assert!(is_single_threaded().unwrap_or(true));
+    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: a fork, without CLONE_VM and a stack, whose other arguments are not read. With one thread (checked above in
+    // debug builds) no lock can be held by a thread that the child does not have.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => live(work),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

@@ -306,3 +306,77 @@ fn p02_no_file_system_that_does_not_answer_stretches_the_time_limit_of_landlocks
         assert_eq!(rest, "");
     }
 }
+
+/// A chain of processes, each of which ends when it has made the next one. It leaves a byte for each. It ends by itself. While `wrap` is
+/// stopped it reaps none: without the pause they would take all numbers of the machine (pid_max).
+const CHAIN: &str = r#"
+open(F, ">>", $ARGV[0]); $| = 1; $SIG{TERM} = "IGNORE"; $end = time + $ARGV[1];
+while (time < $end) { syswrite F, "."; exit if fork; select undef, undef, undef, 0.002 }
+"#;
+
+/// Whether the chains that write to a file go on.
+fn grows(file: &std::path::Path) -> bool {
+    let length = || std::fs::metadata(file).map_or(0, |file| file.len());
+    let before = length();
+    std::thread::sleep(Duration::from_millis(500));
+    length() > before
+}
+
+/// P02. Killing by number does not reach a process that is new at each look; one signal to all does.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn p02_no_endless_fork_outlasts_the_time_limit_or_wrap_by_landlocks_walls() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let wrap = [
+        "wrap",
+        "--walls",
+        "landlock",
+        "--quiet",
+        "--set",
+        "time.grace=1s",
+    ];
+    for by in CALLERS {
+        let begin = |name: &str, options: &[&str]| {
+            let file = std::path::Path::new(&person.project).join(name);
+            let chains = "for i in 1 2 3; do perl -e \"$0\" \"$1\" 60 & done; trap '' TERM; echo ready; sleep 100; sleep 100";
+            let command = ["--", "bash", "-c", chains, CHAIN, name];
+            let mut wrap = called(&person, by, &[&wrap[..], options, &command].concat());
+            (ready(wrap.stdout(Stdio::piped())), file)
+        };
+        // The control: some outrun one look that kills by number, as `wrap` did. Not at each look, where two CPUs are busy.
+        let free = std::env::temp_dir().join(format!("chain-{by}"));
+        let outrun = || {
+            for _ in 0..6 {
+                let mut chain = Command::new("perl");
+                chain.args(["-e", CHAIN]).arg(&free).arg("12");
+                chain.spawn().unwrap().wait().unwrap();
+            }
+            let mark = format!("^perl -e .*chain-{by} 12");
+            let kill = ["-KILL", "-f", &mark];
+            run_for(Duration::from_secs(10), Command::new("pkill").args(kill));
+            grows(&free)
+        };
+        assert!((0..10).any(|_| outrun()), "{by}: the control");
+
+        let (mut limited, file) = begin("limited", &["--timeout", "6s"]);
+        assert!(grows(&file), "{by}");
+        assert_eq!(limited.wait().unwrap().code(), Some(124), "{by}");
+        assert!(!grows(&file), "{by}");
+
+        let (mut killed, file) = begin("killed", &[]);
+        assert!(grows(&file), "{by}");
+        signal(&killed, Signal::KILL);
+        killed.wait().unwrap();
+        until("the chains end", || !grows(&file));
+
+        // One that is held up beyond its time.
+        let (mut held, file) = begin("held", &["--timeout", "6s"]);
+        signal(&held, Signal::STOP);
+        assert!(grows(&file), "{by}");
+        until("the chains end", || !grows(&file));
+        assert!(is_stopped(&held), "{by}");
+        signal(&held, Signal::CONT);
+        assert_eq!(held.wait().unwrap().code(), Some(124), "{by}");
+    }
+}

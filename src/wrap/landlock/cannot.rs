@@ -23,8 +23,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
         "a readable directory with hidden entries cannot be listed, and entries made in it later are refused",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run, of any size",
         "/etc/hosts and /etc/resolv.conf are not visible, so that no name resolves, not even localhost: use 127.0.0.1",
-        "there is no pid namespace: /proc shows other processes' names and command lines, and files such as /proc/keys; \
-         after kill -9 of wrap, processes of the command may go on, behind the walls",
+        "there is no pid namespace: /proc shows other processes' names and command lines, and files such as /proc/keys",
         "the command uses the caller's terminal; your other programs see its pseudo-terminals, at most half of the machine's",
         "writes outside of the workspace are refused rather than discarded",
         "the command can write the project's .agentbox.toml: a changed file has no effect until you trust it again",
@@ -77,15 +76,10 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
                 .to_owned(),
         );
     }
-    if plan.time.is_some() {
-        all.push(
-            "only wrap and a child of it keep the time limit: killing wrap ends it, and a command that forks without end outlasts it"
-                .to_owned(),
-        );
-    }
     if abi < LANDLOCK_SCOPES_ABI {
         all.push(format!(
-            "Landlock ABI {abi} does not restrict signals (ABI {LANDLOCK_SCOPES_ABI}, Linux 6.12, does): the command can end processes of the same user"
+            "Landlock ABI {abi} does not restrict signals (ABI {LANDLOCK_SCOPES_ABI}, Linux 6.12, does): the command can end processes of the same \
+             user, and what it starts can outlast wrap and the time limit"
         ));
     }
     if abi < DEVICE_REQUESTS {

@@ -1,5 +1,6 @@
-//! SHELL. A second keeper of the time limit, for a `wrap` that is held up: stopped, or in a call to a file system that does not
-//! answer. `wrap` is one thread, and it reads the command's memory and opens files by the command's paths.
+//! SHELL. A second keeper of the time limit, for a `wrap` that is held up: stopped, or in a call to a file system that does
+//! not answer. `wrap` is one thread, and it reads the command's memory and opens files by the command's paths. From Linux
+//! 6.12 on [`super::domain`] does this instead.
 //!
 //! It is a child of `wrap` outside of the command's walls, in a session of its own: no terminal stops it. Some seconds after
 //! `wrap` should have ended the command it kills all other processes below `wrap`, until that ends. `wrap` is the subreaper
@@ -29,22 +30,28 @@ const REST: Duration = Duration::from_millis(500);
 /// The most steps from a process up to `wrap`. A deeper one is a child of `wrap` once those above it have ended.
 const DEEPEST: usize = 64;
 
-/// Starts it, if the command's time is limited. Time counts from here on.
-pub fn start(plan: TimePlan) -> Result<()> {
+/// When a second keeper acts, if the command's time is limited. Time counts from here on.
+pub fn timer(plan: TimePlan) -> Result<Option<OwnedFd>> {
     let Some(wall) = plan.wall.lifetime() else {
-        return Ok(());
+        return Ok(None);
     };
     // `wrap` sends SIGTERM, and SIGKILL after this time, and once more if that has no effect.
     let grace = Duration::from_secs(plan.grace.seconds().max(1).into());
     let wall = Duration::from_secs(wall.seconds().into());
     let due = timekeeper::now(plan.sleep) + wall + 2 * grace + LAG;
-    let step = "make the second keeper of the time limit";
+    let step = "set the second timer of the time limit";
     let timer = timekeeper::timer(plan.sleep).context(step)?;
     timekeeper::ring_at(&timer, due).context(step)?;
+    Ok(Some(timer))
+}
+
+/// Starts it.
+pub fn start(timer: &OwnedFd) -> Result<()> {
+    let step = "make the second keeper of the time limit";
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let null = rustix::fs::open("/dev/null", flags, Mode::empty()).context(step)?;
     let wrap = getpid();
-    process::fork_into(|| match keep(wrap, &timer, &null) {
+    process::fork_into(|| match keep(wrap, timer, &null) {
         Ok(()) => 0,
         Err(_) => 1,
     })

@@ -11,6 +11,7 @@ use landlock::{
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::process::Signal;
 
+use super::domain::{self, DomainSetup};
 use super::rules::{LandlockAccess, LandlockRule};
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::{privileges, verify};
@@ -26,6 +27,8 @@ pub struct LandlockSetup {
     pub filter: SyscallFilter,
     /// The process's capabilities.
     pub capabilities: CapabilitySets,
+    /// What ends all processes of the run, where the kernel has scopes for signals.
+    pub domain: Option<DomainSetup>,
 }
 
 /// The command to execute.
@@ -132,6 +135,7 @@ pub fn execute(
         ruleset,
         filter,
         capabilities,
+        domain,
     } = walls;
     // If wrap dies, this process dies too. This process's children are ended by wrap.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
@@ -144,6 +148,9 @@ pub fn execute(
     privileges::drop_to(&capabilities)?;
     privileges::set_no_new_privs()?;
     process::close_on_exec_from(3).context("close inherited descriptors")?;
+    if let Some(domain) = domain {
+        domain::enter(domain)?;
+    }
     let status = ruleset
         .restrict_self()
         .context("enter the Landlock domain")?;

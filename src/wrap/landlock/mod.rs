@@ -33,6 +33,7 @@ mod caller;
 mod cannot;
 mod clock;
 mod describe;
+mod domain;
 mod enforce;
 mod filter;
 mod loopback;
@@ -168,10 +169,11 @@ fn run_decided(
     let command = command(&decision.bundle.spec, &plan, place, &home)?;
     let capabilities = capabilities(&plan)?;
     let open = proxy::ports(&plan, proxy.as_ref());
-    let walls = LandlockSetup {
+    let mut walls = LandlockSetup {
         ruleset: enforce::ruleset(&rules, &open, abi)?,
         filter: filter::compile(&plan)?,
         capabilities: capabilities.clone(),
+        domain: None,
     };
     // The rules hold the files from here on, and the command gets the caller's limit.
     drop(decision.sources);
@@ -197,6 +199,7 @@ fn run_decided(
     };
     let signals = supervise::signals()?;
     let limit = plan.time.map(CommandLimit::begin).transpose()?;
+    let domain = domain::prepare(plan.time, abi, &mut walls)?;
     let (child, listener) = start::start(walls, &command)?;
     let supervisor = Supervisor {
         listener,
@@ -210,6 +213,7 @@ fn run_decided(
         refused,
         terminals: PseudoTerminals::default(),
         limit,
+        domain,
     };
     let ended = supervisor.run();
     crate::log::plain::program_has_written();

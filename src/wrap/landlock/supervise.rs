@@ -12,12 +12,13 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::SocketFlags;
 use rustix::net::sockopt::socket_cookie;
-use rustix::process::{Pid, WaitOptions};
+use rustix::process::{Pid, WaitOptions, WaitStatus};
 
+use super::domain::DomainLine;
 use super::refused::RefusedPorts;
 use super::servers::PublishedPorts;
 use super::terminals::PseudoTerminals;
-use super::{attributes, clock, loopback};
+use super::{attributes, loopback};
 use crate::plan::TimePlan;
 use crate::plan::time::EndCause;
 use crate::runtime::foreground::ended::ChildExit;
@@ -80,18 +81,22 @@ pub struct Supervisor<'a> {
     pub terminals: PseudoTerminals,
     /// When the command ends.
     pub limit: Option<CommandLimit>,
+    /// Ends all processes of the run.
+    pub domain: Option<DomainLine>,
 }
 
-/// The time limit of a command. A second keeper ([`super::clock`]) acts if this process does not.
+/// Orphans that are reaped before other events are looked at. Any number from 16 to 1,024 works; 64 is a guess.
+const AT_ONCE: u32 = 64;
+
+/// The time limit of a command. A second keeper ([`super::domain`], [`super::clock`]) acts if this process does not.
 pub struct CommandLimit {
     timer: OwnedFd,
     plan: TimePlan,
 }
 
 impl CommandLimit {
-    /// Time counts from here on, for the second keeper too.
+    /// Time counts from here on.
     pub fn begin(plan: TimePlan) -> Result<Self> {
-        clock::start(plan)?;
         let timer = timekeeper::timer(plan.sleep).context("make a timer")?;
         let limit = Self { timer, plan };
         // `time.idle` is refused under these walls.
@@ -99,6 +104,14 @@ impl CommandLimit {
             limit.ring_after(wall.seconds())?;
         }
         Ok(limit)
+    }
+
+    /// Whether the time was over before this process acted: the second keeper has killed all.
+    fn has_rung(&self) -> bool {
+        matches!(
+            socket::wait_readable(self.timer.as_fd(), Duration::ZERO),
+            Ok(true)
+        )
     }
 
     fn ring_after(&self, seconds: u32) -> Result<()> {
@@ -112,6 +125,9 @@ impl Supervisor<'_> {
     pub fn end_all(self) -> bool {
         if let Some(sidecar) = &self.sidecar {
             end_proxy(sidecar);
+        }
+        if let Some(domain) = self.domain {
+            domain.end_all();
         }
         end_the_rest()
     }
@@ -154,7 +170,9 @@ impl Supervisor<'_> {
             if (signals.contains(PollFlags::IN) || over)
                 && let Some(status) = self.hear()?
             {
-                return Ok((status, over_time));
+                let is_over = || self.limit.as_ref().is_some_and(CommandLimit::has_rung);
+                let by_other = status == ChildExit::by(Signal::SIGKILL as i32) && is_over();
+                return Ok((status, over_time.or(by_other.then_some(EndCause::Wall))));
             }
             if self.sidecar.is_some() && ended.contains(PollFlags::IN) {
                 match over_time {
@@ -188,16 +206,19 @@ impl Supervisor<'_> {
                 let _gone = nix::sys::signal::kill(pid, signal);
             }
         }
-        let mut found = None;
-        // The command's orphans are children of this process, so they are reaped too.
-        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            if pid == self.command {
-                let by_signal = status.terminating_signal().map(ChildExit::by);
-                found = status
-                    .exit_status()
-                    .map(ChildExit::with)
-                    .or(by_signal)
-                    .or(found);
+        let exit = |status: WaitStatus| {
+            let by_signal = status.terminating_signal().map(ChildExit::by);
+            status.exit_status().map(ChildExit::with).or(by_signal)
+        };
+        let ended = rustix::process::waitpid(Some(self.command), WaitOptions::NOHANG);
+        let mut found = ended.ok().flatten().and_then(|(_, status)| exit(status));
+        // The command's orphans are children of this process. Those that come as fast as they are reaped must not keep it from
+        // the timer.
+        for _ in 0..AT_ONCE {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.command => found = exit(status).or(found),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => break,
             }
         }
         Ok(found)
