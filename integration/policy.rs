@@ -416,7 +416,10 @@ fn f50_detect_works_in_no_home_that_others_can_change() {
     refused("can be changed by other users");
     // The control.
     fs::set_permissions(&node.path, fs::Permissions::from_mode(0o755)).unwrap();
-    node.policy(&["presets", "--detect"]).ok();
+    let said = node.policy(&["presets", "--detect"]);
+    // It is not the home of passwd(5).
+    assert!(said.stderr.contains("HOME may choose hosts"), "{said}");
+    said.ok();
 }
 
 /// F50: what one program leaves in the directory that it writes leads no later answer elsewhere, and keeps none waiting.

@@ -9,7 +9,7 @@ use crate::docker::Docker;
 
 impl Account {
     /// `agentbox wrap OPTIONS -- COMMAND` as the user, in this directory, with a variable of theirs.
-    fn with(
+    pub fn with(
         &self,
         (name, value): (&str, &str),
         directory: &str,
@@ -462,4 +462,29 @@ fn f38_a_missing_directory_of_an_agent_is_refused_with_what_to_do() {
     person.does(&format!("mkdir -p {data}/opencode"));
     assert_eq!(run().ok(), "ran\n");
     person.does(&format!("test ! -e {data}/opencode/planted"));
+}
+
+/// direnv's `dotenv` and mise load what a sandbox wrote: another account's login would read all that the agent does.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f38_a_directory_that_a_sandbox_may_have_named_gives_no_login() {
+    let _docker = Docker::connect();
+    let person = person();
+    let project = person.project.clone();
+    person.does("mkdir other; echo token-of-other >other/auth.json; chmod 600 other/auth.json");
+    let other = format!("{}/other", person.home);
+    let named = ("CODEX_HOME", other.as_str());
+    let seen = "cat ~/.codex/auth.json";
+    let line = format!("CODEX_HOME={other}");
+    // The control: the user's own choice, also in a file that no sandbox writes.
+    person.file("src/project/.envrc", &line);
+    let finished = person.with(named, &project, &[], &["codex", seen]);
+    assert_eq!(finished.ok(), "token-of-other\n");
+    for file in [".env", "ci.env"] {
+        person.file(&format!("src/project/{file}"), &line);
+        let finished = person.with(named, &project, &[], &["codex", seen]).failed();
+        let says = format!("{project}/{file}\" may name it too, which a sandbox may have written");
+        assert!(finished.contains(&says), "{finished}");
+        person.does(&format!("rm src/project/{file}"));
+    }
 }

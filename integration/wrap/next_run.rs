@@ -292,9 +292,14 @@ fn f34_variables_that_a_command_can_write_hand_over_none_of_the_users() {
         );
     }
     // The control: variables that the user has reviewed are passed on.
-    std::fs::write(&file, "MODE=test\nGITHUB_TOKEN\n").unwrap();
+    let own = "MODE=test\nNODE_OPTIONS=--require=./x.js\nAPI_TOKEN=secret-word\nGITHUB_TOKEN\n";
+    std::fs::write(&file, own).unwrap();
     let shown = person.agentbox(&["trust", "--yes", ".env"]).ok();
-    assert!(!shown.contains("MODE=test"), "{shown}");
+    // What programs obey is shown, and no secret.
+    assert!(
+        shown.contains("--require=./x.js") && !shown.contains("secret-word"),
+        "{shown}"
+    );
     assert_eq!(run(&option, script).ok(), "test ghp_own\n");
 }
 

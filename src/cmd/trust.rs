@@ -115,19 +115,46 @@ fn list_json(offer: &Offer) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines to show. Values of an env file may be secrets, so they stay out, except those of PATH and HOME. What could be a
-/// policy or a project's settings is shown whole: a string over several lines may have any beginning (F31).
+/// The lines to show. What looks like a secret of an env file stays out. What could be a policy or a project's settings is shown
+/// whole: a string over several lines may have any beginning (F31).
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let table = text.parse::<toml::Table>();
     let is_env_file = table.map_or(true, |table| table.keys().all(|key| is_variable(key)));
     text.lines().map(move |line| match line.split_once('=') {
-        Some((name, _))
-            if is_env_file && is_variable(name) && !["PATH", "HOME"].contains(&name) =>
-        {
-            name
-        }
+        Some((name, value)) if is_env_file && is_variable(name) && is_secret(name, value) => name,
         _ => line,
     })
+}
+
+/// Words of the names of variables with secrets.
+const SECRETS: [&str; 14] = [
+    "AUTH",
+    "COOKIE",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "DSN",
+    "JWT",
+    "KEY",
+    "PASS",
+    "PASSWD",
+    "PASSWORD",
+    "PAT",
+    "PWD",
+    "SECRET",
+    "TOKEN",
+];
+
+/// Whether a value is likely a secret, by the words of the variable's name. What may name a program, a file or an address is shown
+/// under any name, with a password in it: programs obey it, and the user reviews it.
+fn is_secret(name: &str, value: &str) -> bool {
+    let value = value.trim().trim_start_matches(['"', '\'']);
+    let is_path = value.starts_with(['/', '.', '~', '$']) || value.contains("://");
+    let is_obeyed = is_path || value.starts_with('-') && !value.starts_with("-----BEGIN");
+    let is_file = ["_FILE", "_PATH", "_DIR"]
+        .iter()
+        .any(|end| name.ends_with(end));
+    let is_gits = name.starts_with("GIT_CONFIG");
+    !is_obeyed && !is_file && !is_gits && name.split('_').any(|word| SECRETS.contains(&word))
 }
 
 fn is_variable(name: &str) -> bool {
@@ -157,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_is_shown_whole_and_an_env_file_without_its_values() {
+    fn a_policy_is_shown_whole_and_an_env_file_without_its_secrets() {
         let policy = concat!(
             "[network]\nallow = [\"a.test\", \"\"\"GET https://a.test/\\\n",
             "X=**\"\"\", \"evil.test\"]\n"
@@ -166,10 +193,29 @@ mod tests {
             lines(policy).collect::<Vec<_>>(),
             policy.lines().collect::<Vec<_>>()
         );
-        for text in ["TOKEN=a b\nPATH=/x\n=c\n", "TOKEN=\"a\"\nPATH=\"/x\"\n"] {
-            let shown: Vec<_> = lines(text).collect();
-            assert_eq!(shown[0], "TOKEN", "{text}");
-            assert!(shown[1].starts_with("PATH="), "{text}");
+        for (text, shown) in [
+            ("API_TOKEN=a b", "API_TOKEN"),
+            ("API_TOKEN=\"a\"", "API_TOKEN"),
+            (
+                "DATABASE_URL=postgres://u:p@db/x",
+                "DATABASE_URL=postgres://u:p@db/x",
+            ),
+            ("GH_PAT=ghp_x", "GH_PAT"),
+            ("PRIVATE_KEY=\"-----BEGIN X", "PRIVATE_KEY"),
+            ("GIT_ASKPASS=x.sh", "GIT_ASKPASS=x.sh"),
+            ("PATH=/x", "PATH=/x"),
+            (
+                "NODE_OPTIONS=--require=/w/x.js",
+                "NODE_OPTIONS=--require=/w/x.js",
+            ),
+            ("SSH_ASKPASS=\"/w/x\"", "SSH_ASKPASS=\"/w/x\""),
+            (
+                "MODEL_BASE_URL=https://evil.test",
+                "MODEL_BASE_URL=https://evil.test",
+            ),
+        ] {
+            let text = format!("{text}\n=c\n");
+            assert_eq!(lines(&text).collect::<Vec<_>>(), [shown, "=c"]);
         }
         assert_eq!(lines("=c").collect::<Vec<_>>(), ["=c"]);
     }

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+pub use tool::variables;
+
 use crate::rules::{NetworkRule, RuleTarget};
 
 /// The rules from one package manager's configuration.

@@ -1,16 +1,21 @@
 //! Runs a program of the node, with a time limit, in a directory outside of every project.
 
 use std::io::{self, Seek};
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, kill_process_group};
 
 use crate::plan::never::NeverList;
+use crate::plan::passwd;
 use crate::sys::procfs;
 use crate::sys::program::{self, ProgramReach};
 
@@ -25,16 +30,19 @@ const MOST_BYTES: u64 = 16 << 20;
 pub struct ToolRunner {
     path: PathBuf,
     home: PathBuf,
+    // Dropped last: a signal ends this process when the directory is gone.
+    held: HeldSignals,
 }
 
 impl ToolRunner {
     /// Makes it below `home`: in a public directory any user could add configuration that cargo and npm read.
     pub fn new(home: &Path) -> io::Result<Self> {
+        let held = HeldSignals::new()?;
         let path = home.join(format!(".agentbox-presets-{}", std::process::id()));
         // Not recursive: an existing directory is an error.
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         let home = home.to_owned();
-        Ok(Self { path, home })
+        Ok(Self { path, home, held })
     }
 
     /// Its path.
@@ -72,8 +80,7 @@ impl ToolRunner {
     /// A command with the caller's settings of package managers, and nothing else of the caller's environment. It reads
     /// the files with these settings, and no code of the caller's, which a sandbox may have written.
     pub fn command(&self, program: &Path) -> Command {
-        let named = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-        let named: Vec<String> = named.filter(|name| is_setting(name)).collect();
+        let named: Vec<String> = set().collect();
         let named: Vec<&str> = named.iter().map(String::as_str).collect();
         let mut command = program::command(program, &named);
         command
@@ -110,7 +117,7 @@ impl ToolRunner {
             .process_group(0)
             .spawn()
             .ok()?;
-        let succeeded = wait(&mut child, LIMIT);
+        let succeeded = wait(&mut child, &self.held, LIMIT);
         // Also ends what it left running.
         end_group(&mut child);
         output.rewind().ok()?;
@@ -160,6 +167,40 @@ fn is_setting(name: &str) -> bool {
     NAMES.contains(&upper.as_str()) || of_npm()
 }
 
+/// Those that are set.
+fn set() -> impl Iterator<Item = String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter(|name| is_setting(name))
+}
+
+/// Those that are set and may choose hosts. A project's file may have set them. So may it another HOME than passwd(5) has, and
+/// with it other files of settings.
+pub fn variables(home: &Path) -> Vec<String> {
+    let is_empty = |name: &String| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    let chosen = set().filter(|name| chooses_host(name) && !is_empty(name));
+    let users = procfs::lossy("/etc/passwd").unwrap_or_default();
+    let uid = rustix::process::geteuid().as_raw();
+    let home = is_other_home(home, &users, uid).then(|| "HOME".to_owned());
+    let mut names: Vec<String> = chosen.chain(home).collect();
+    names.sort();
+    names
+}
+
+/// Whether a HOME without links is not the one in these lines of passwd(5). A user of a directory service has no line, and counts
+/// as having the right one.
+fn is_other_home(home: &Path, users: &str, uid: u32) -> bool {
+    let user = passwd::lines(users).find(|user| user.uid == uid);
+    user.is_some_and(|user| Path::new(user.home).canonicalize().ok().as_deref() != Some(home))
+}
+
+fn chooses_host(name: &str) -> bool {
+    let upper = name.to_ascii_uppercase();
+    let by_end = ["INDEX_URL", "REGISTRY"]
+        .iter()
+        .any(|end| upper.ends_with(end));
+    is_setting(name) && (by_end || matches!(&*upper, "GOPROXY" | "GOSUMDB"))
+}
+
 impl Drop for ToolRunner {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
@@ -168,13 +209,49 @@ impl Drop for ToolRunner {
     }
 }
 
-/// Whether it succeeded within the limit.
-fn wait(child: &mut Child, limit: Duration) -> bool {
+/// Signals by which a user ends this process. They wait until this is dropped.
+#[derive(Debug)]
+struct HeldSignals {
+    before: SigSet,
+    fd: SignalFd,
+}
+
+impl HeldSignals {
+    fn new() -> io::Result<Self> {
+        let held = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+        let held = SigSet::from_iter(held);
+        let fd = SignalFd::with_flags(&held, SfdFlags::SFD_CLOEXEC)?;
+        let before = held.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        Ok(Self { before, fd })
+    }
+
+    /// Waits for one of them for a time, and leaves it pending.
+    fn has_come(&self, within: Timespec) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.fd.as_fd(), PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&within)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        if let Err(error) = self.before.thread_set_mask() {
+            log::warn!("restore the signal mask: {error}");
+        }
+    }
+}
+
+/// Whether it succeeded within the limit, and before a signal.
+fn wait(child: &mut Child, signals: &HeldSignals, limit: Duration) -> bool {
+    const TURN: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000_000,
+    };
     let end = Instant::now() + limit;
     while Instant::now() < end {
         match child.try_wait() {
             Ok(Some(status)) => return status.success(),
-            Ok(None) => std::thread::sleep(Duration::from_millis(20)),
+            Ok(None) if signals.has_come(TURN) => return false,
+            Ok(None) => {}
             Err(_) => return false,
         }
     }
@@ -184,7 +261,7 @@ fn wait(child: &mut Child, limit: Duration) -> bool {
 fn end_group(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(group) = group
-        && let Err(error) = kill_process_group(group, Signal::KILL)
+        && let Err(error) = kill_process_group(group, rustix::process::Signal::KILL)
         && error != rustix::io::Errno::SRCH
     {
         log::debug!("end the process group {group:?}: {error}");
@@ -212,16 +289,63 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_proxy_chooses_no_host_of_a_manager() {
+        for name in [
+            "PIP_INDEX_URL",
+            "npm_config_registry",
+            "NPM_CONFIG_@x:registry",
+            "GOPROXY",
+        ] {
+            assert!(chooses_host(name), "{name}");
+        }
+        for name in ["HTTPS_PROXY", "NO_PROXY", "GONOPROXY", "HOME"] {
+            assert!(!chooses_host(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_home_that_passwd_does_not_name_may_have_other_settings() {
+        let users = "me:x:1000:1000::/usr:/bin/sh\ngone:x:1001:1001::/no/such/home:/bin/sh\n";
+        let is_other = |home: &str, uid| is_other_home(Path::new(home), users, uid);
+        assert!(!is_other("/usr", 1000));
+        assert!(is_other("/etc", 1000));
+        assert!(is_other("/etc", 1001));
+        assert!(!is_other("/etc", 1002));
+    }
+
+    #[test]
     fn a_program_that_takes_too_long_is_ended() {
         let mut child = program::command(Path::new("/bin/sh"), &[])
             .args(["-c", "sleep 1000; true"])
             .process_group(0)
             .spawn()
             .unwrap();
-        assert!(!wait(&mut child, Duration::from_millis(50)));
+        let held = HeldSignals::new().unwrap();
+        assert!(!wait(&mut child, &held, Duration::from_millis(50)));
         end_group(&mut child);
         let status = child.try_wait().unwrap().unwrap();
-        assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32));
+    }
+
+    /// ^C left the directory in the user's home.
+    #[test]
+    fn a_signal_ends_a_program_and_waits_for_the_directory() {
+        let child = std::thread::spawn(|| {
+            let held = HeldSignals::new().unwrap();
+            let mut child = program::command(Path::new("/bin/sleep"), &[])
+                .arg("1000")
+                .process_group(0)
+                .spawn()
+                .unwrap();
+            nix::sys::signal::raise(Signal::SIGINT).unwrap();
+            let begin = Instant::now();
+            assert!(!wait(&mut child, &held, LIMIT));
+            end_group(&mut child);
+            assert!(begin.elapsed() < LIMIT);
+            // It is pending still; taken here, so that it does not end the tests.
+            assert_eq!(held.fd.read_signal().unwrap().unwrap().ssi_signo, 2);
+        });
+        child.join().unwrap();
     }
 
     #[test]

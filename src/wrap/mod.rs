@@ -36,6 +36,7 @@ mod spec;
 mod ssh_agent;
 mod summary;
 mod toolchain;
+mod variable_files;
 mod variables;
 mod workspace;
 

@@ -5,34 +5,15 @@
 //! or above it where a sandbox writes, names it: direnv's `dotenv`, mise and others put what a sandbox wrote there into the
 //! user's environment. direnv's and mise's own files are protected besides (`policies/protected.toml`).
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::person::Person;
 use super::request::WrapRequest;
-use super::settings::places::no_sandbox_writes;
+use super::variable_files::{VariableFiles, named_by};
 use crate::policy::{NetworkMode, PROXY_VARIABLES, ResolvedPolicy, UpstreamSource, UserProxy};
-use crate::runtime::input::bundle::read_file;
 
-/// Files that put variables into the user's environment, and templates of them, which nothing loads.
-const PREFIXES: [&str; 4] = [".env", "mise.", ".mise.", ".rtx."];
-const SUFFIXES: [&str; 1] = [".env"];
-/// Directories of mise's (mise.jdx.dev/configuration.html), in each of which any TOML file may be one.
-const OF_MISE: [&str; 7] = [
-    ".config",
-    ".config/mise",
-    ".config/mise/conf.d",
-    ".mise",
-    ".mise/conf.d",
-    "mise",
-    "mise/conf.d",
-];
-const TEMPLATES: [&str; 4] = [".example", ".sample", ".template", ".dist"];
-/// The most entries of a directory that are looked through.
-const MOST: usize = 100_000;
-/// The most files of variables in a directory, and their bytes: a sandbox could keep the next start waiting by more (F23).
-const MOST_FILES: usize = 64;
-const MOST_BYTES: u64 = 4 << 20;
+/// In any case.
+const NAMES: [&str; 1] = [PROXY_VARIABLES[0]];
 
 /// What the user's environment says about a proxy.
 #[derive(Debug, Default)]
@@ -53,7 +34,7 @@ impl EnvironmentProxy {
         match UserProxy::of(|name| std::env::var(name).ok()) {
             Ok(None) => Self::Unset,
             Err(why) => Self::Refused(why),
-            Ok(Some(proxy)) => match named_by(person, places) {
+            Ok(Some(proxy)) => match named_by(person, places, &NAMES, VariableFiles::All) {
                 Some(why) => Self::Refused(why),
                 None => Self::Named(proxy),
             },
@@ -99,109 +80,6 @@ fn line(proxy: &EnvironmentProxy, resolved: &ResolvedPolicy) -> Option<String> {
             "{} is not used, and hosts are dialled directly: {why}",
             PROXY_VARIABLES[1]
         ),
-    })
-}
-
-/// Why a variable may come from a file that a sandbox writes; `None` if no such file names it.
-fn named_by(person: &Person, places: &[PathBuf]) -> Option<String> {
-    let above = places.iter().flat_map(|place| {
-        let above = place.ancestors();
-        above.take_while(|directory| !no_sandbox_writes(person, directory))
-    });
-    let all: BTreeSet<&Path> = above.collect();
-    all.into_iter().find_map(
-        |directory| match all_env_files(directory).and_then(few_enough) {
-            Ok(files) => files.iter().find_map(|file| names_it(file)),
-            Err(why) => Some(format!("{directory:?} cannot be looked through: {why}")),
-        },
-    )
-}
-
-fn few_enough(files: Vec<PathBuf>) -> std::io::Result<Vec<PathBuf>> {
-    let bytes = |file: &PathBuf| file.metadata().map_or(0, |found| found.len());
-    if files.len() > MOST_FILES {
-        let why = format!("it has more than {MOST_FILES} files of variables");
-        return Err(std::io::Error::other(why));
-    }
-    if files.iter().map(bytes).sum::<u64>() > MOST_BYTES {
-        let why = format!(
-            "its files of variables have more than {} MiB",
-            MOST_BYTES >> 20
-        );
-        return Err(std::io::Error::other(why));
-    }
-    Ok(files)
-}
-
-/// Where the user's shell may be: its directory by the kernel's name and by its own, which may have links.
-pub fn shells_places() -> Vec<PathBuf> {
-    let own = std::env::var_os("PWD").map(PathBuf::from);
-    let own = own.filter(|path| path.is_absolute());
-    std::env::current_dir()
-        .ok()
-        .into_iter()
-        .chain(own)
-        .collect()
-}
-
-/// The files of a directory, and of mise's directories in it.
-fn all_env_files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = env_files(directory, loads_variables)?;
-    for name in OF_MISE {
-        let below = directory.join(name);
-        if below.is_dir() {
-            files.extend(env_files(&below, |name| {
-                name.ends_with(".toml") || loads_variables(name)
-            })?);
-        }
-    }
-    Ok(files)
-}
-
-fn env_files(directory: &Path, is_one: impl Fn(&str) -> bool) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for (count, entry) in std::fs::read_dir(directory)?.enumerate() {
-        if count == MOST {
-            return Err(std::io::Error::other("it has too many entries"));
-        }
-        let entry = entry?;
-        let is_env = entry.file_name().to_str().is_some_and(&is_one);
-        // A directory may be called so: an environment of Python's.
-        if is_env && !entry.path().is_dir() {
-            files.push(entry.path());
-        }
-    }
-    Ok(files)
-}
-
-/// Whether a file of this name may put variables into the user's environment.
-fn loads_variables(name: &str) -> bool {
-    let is_one = PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        || SUFFIXES.iter().any(|suffix| name.ends_with(suffix));
-    is_one && !TEMPLATES.iter().any(|suffix| name.ends_with(suffix))
-}
-
-fn names_it(file: &Path) -> Option<String> {
-    let text = match read_file(file) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).to_ascii_lowercase(),
-        // A link to nothing has no variables.
-        Err(_) if !file.exists() => return None,
-        Err(error) => {
-            return Some(format!(
-                "{}: {file:?} may name it",
-                crate::log::chain(&error)
-            ));
-        }
-    };
-    // There an escape may stand for a letter of the name.
-    let is_of_escapes = file
-        .extension()
-        .is_some_and(|end| end == "toml" || end == "json");
-    let has_escapes = is_of_escapes && ["\\u", "\\x"].iter().any(|escape| text.contains(escape));
-    (has_escapes || text.contains(PROXY_VARIABLES[0])).then(|| {
-        format!(
-            "{file:?} may name it too, which a sandbox may have written; set it where your shell starts, and not in that file"
-        )
     })
 }
 
@@ -273,95 +151,5 @@ mod tests {
             assert_eq!(proxy_message(NetworkMode::Local), None);
             assert_eq!(proxy_message(NetworkMode::None), None);
         }
-    }
-
-    #[test]
-    fn the_next_start_reads_no_more_than_a_few_files_of_variables() {
-        let dir = crate::probe::TestDir::unique();
-        let all = |count| {
-            let names = (0..count).map(|n| dir.0.join(format!(".env.{n}")));
-            names.collect::<Vec<_>>()
-        };
-        for file in all(MOST_FILES) {
-            std::fs::File::create(file).unwrap();
-        }
-        assert!(few_enough(all(MOST_FILES)).is_ok());
-        assert!(few_enough(all(MOST_FILES + 1)).is_err());
-        let sparse = std::fs::File::create(dir.0.join(".env.0")).unwrap();
-        sparse.set_len(MOST_BYTES + 1).unwrap();
-        assert!(few_enough(all(1)).is_err());
-    }
-
-    #[test]
-    fn files_of_variables_are_known_by_their_names() {
-        for name in [
-            ".env",
-            ".env.local",
-            ".envrc",
-            "dev.env",
-            "mise.toml",
-            ".mise.toml",
-            "mise.local.toml",
-            ".mise.local.toml",
-            "mise.production.toml",
-            ".mise.production.toml",
-            ".rtx.toml",
-        ] {
-            assert!(loads_variables(name), "{name}");
-        }
-        for name in [
-            ".env.example",
-            "env",
-            "environment.yml",
-            "promise.rs",
-            "my.env.sample",
-        ] {
-            assert!(!loads_variables(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_file_that_names_the_variable_in_any_case_is_found() {
-        let dir = std::env::temp_dir().join(format!("agentbox-env-{}", std::process::id()));
-        std::fs::create_dir_all(dir.join(".env.d")).unwrap();
-        let found = |name: &str, text: &str| {
-            let path = dir.join(name);
-            std::fs::write(&path, text).unwrap();
-            let found = env_files(&dir, loads_variables)
-                .unwrap()
-                .iter()
-                .find_map(|file| names_it(file));
-            std::fs::remove_file(path).unwrap();
-            found.is_some()
-        };
-        for text in [
-            "export https_proxy=x",
-            "HTTPS_PROXY=x\n",
-            "# a\rHttps_Proxy=${A}",
-        ] {
-            assert!(found(".env", text), "{text:?}");
-        }
-        assert!(found(".mise.ci.toml", "\"HTTPS\\u005fPROXY\" = \"x\""));
-        assert!(!found(".mise.ci.toml", "[tools]\nnode = \"22\""));
-        assert!(!found(".env", "HTTP_PROXY=x\nA=1\n"));
-        assert!(!found(".env.example", "HTTPS_PROXY=x\n"));
-        // Reading it would block: it counts as one that names it.
-        let pipe = dir.join(".env.pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).unwrap();
-        assert!(
-            env_files(&dir, loads_variables)
-                .unwrap()
-                .iter()
-                .any(|file| names_it(file).is_some())
-        );
-        std::fs::remove_file(pipe).unwrap();
-        std::os::unix::fs::symlink("nowhere", dir.join(".env")).unwrap();
-        assert!(
-            env_files(&dir, loads_variables)
-                .unwrap()
-                .iter()
-                .all(|file| names_it(file).is_none())
-        );
-        std::fs::remove_dir_all(dir).unwrap();
     }
 }

@@ -11,10 +11,11 @@ use super::agents::choice::AgentOrigin;
 use super::caches::Caches;
 use super::list::SystemList;
 use super::person::Person;
-use super::proxy::{self, EnvironmentProxy};
+use super::proxy::EnvironmentProxy;
 use super::settings::sealed_file::{SealedFile, SealedFileKind};
 use super::settings::{self, SettingsSource};
 use super::ssh_agent::FoundAgent;
+use super::variable_files;
 use super::variables::Variables;
 use super::{repository, secrets, workspace};
 use crate::cli::{self, Walls};
@@ -92,7 +93,7 @@ impl WrapRequest {
         let found = person.looking(|| settings::find(&person, &workspace))??;
         let (mut asked, policy_file) =
             person.looking(|| requested_policy(args, &found.sources, &person))??;
-        let places = [proxy::shells_places(), vec![cwd.clone(), workspace.clone()]].concat();
+        let places = variable_files::places(&cwd, &workspace);
         let proxy = person.looking(|| EnvironmentProxy::of_caller(&person, &places))?;
         asked.proxy = proxy.named().map(UserProxy::upstream);
         let variables = person.looking(|| option_variables(args, &person))??;

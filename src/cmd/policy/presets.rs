@@ -1,6 +1,6 @@
 //! `policy presets`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -32,6 +32,13 @@ pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
     if all.is_empty() {
         bail!("none of pip, npm, cargo, go and apt-get is on this node");
     }
+    let variables = indexes::variables(&home);
+    if !variables.is_empty() {
+        crate::log::complain(&format!(
+            "agentbox: your variables {} may choose hosts below: a project may have set them (.env), so review these",
+            variables.join(", ")
+        ));
+    }
     for learned in &all {
         out::line(&format!("# {}.toml\n{}", learned.preset, learned.to_toml()))?;
     }
@@ -42,7 +49,7 @@ pub fn run(global: &GlobalOptions, args: &PolicyPresets) -> Result<ExitCode> {
             false => OverwriteMode::Stays,
         };
         for learned in &all {
-            out::line(&write(&dir, learned, existing)?)?;
+            out::line(&write(&dir, learned, existing, &all)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -122,7 +129,12 @@ enum OverwriteMode {
 }
 
 /// Writes a whole preset file, or nothing. Returns the result for the user.
-fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<String> {
+fn write(
+    dir: &Path,
+    learned: &ManagerRules,
+    existing: OverwriteMode,
+    all: &[ManagerRules],
+) -> Result<String> {
     let path = dir.join(format!("{}.toml", learned.preset));
     if learned.rules.is_empty() {
         return Ok(format!(
@@ -137,9 +149,9 @@ fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<
         .recursive(true)
         .mode(0o755)
         .create(dir)
-        .map_err(|error| unwritten(error, dir, learned))?;
+        .map_err(|error| unwritten(error, dir, all))?;
     let part = dir.join(format!(".{}.part", learned.preset));
-    fill(&part, &learned.to_toml()).map_err(|error| unwritten(error, dir, learned))?;
+    fill(&part, &learned.to_toml()).map_err(|error| unwritten(error, dir, all))?;
     std::fs::rename(&part, &path).with_context(|| format!("write {path:?}"))?;
     Ok(format!(
         "wrote {}; review it before a policy uses @{}",
@@ -149,16 +161,18 @@ fn write(dir: &Path, learned: &ManagerRules, existing: OverwriteMode) -> Result<
 }
 
 /// Why the node's presets are not written, and what a user without root's rights can write instead.
-fn unwritten(error: std::io::Error, dir: &Path, learned: &ManagerRules) -> anyhow::Error {
+fn unwritten(error: std::io::Error, dir: &Path, all: &[ManagerRules]) -> anyhow::Error {
     let is_refused = error.kind() == std::io::ErrorKind::PermissionDenied;
     let error = anyhow::Error::new(error);
     if !is_refused {
         return error.context(format!("write to {dir:?}"));
     }
-    let rules: Vec<String> = learned.rules.keys().map(ToString::to_string).collect();
-    error.context(format!(
-        "the node's presets are root's: use sudo; or, in ~/.config/agentbox/config.toml: allow = {rules:?}"
-    ))
+    let rules = all.iter().flat_map(|learned| learned.rules.keys());
+    let rules: BTreeSet<String> = rules.map(ToString::to_string).collect();
+    let rules = toml::Value::from(Vec::from_iter(rules));
+    anyhow::anyhow!(
+        "the node's presets are root's: use sudo; or, in ~/.config/agentbox/config.toml: allow = {rules}"
+    )
 }
 
 fn fill(path: &PathBuf, text: &str) -> std::io::Result<()> {

@@ -28,6 +28,7 @@ use crate::wrap::person::Person;
 use crate::wrap::request::WrapRequest;
 use crate::wrap::settings::own_dir::OwnDir;
 use crate::wrap::settings::places;
+use crate::wrap::variable_files::{self, VariableFiles};
 
 /// Characters of the line on what is not given.
 const LONGEST_LINE: usize = 400;
@@ -103,6 +104,7 @@ impl Agent {
             home.lines = self.lines(None, home.withheld());
             return Ok(home);
         }
+        self.check_variables(wanted)?;
         let mut logins = LoginWords {
             no_keys: withheld,
             ..LoginWords::default()
@@ -143,6 +145,22 @@ impl Agent {
         }
         home.tell(self, logins);
         Ok(home)
+    }
+
+    /// Refuses a directory that a sandbox may have chosen: its login could be another's, who would read all that the agent does.
+    fn check_variables(&self, wanted: &WrapRequest) -> Result<()> {
+        let person = &wanted.person;
+        let directories = self.data.directories.iter();
+        let named = directories.filter(|one| outside::named_by(person, one).is_some());
+        let names: Vec<&str> = named.filter_map(|one| one.variable.as_deref()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let places = variable_files::places(&wanted.cwd, &wanted.workspace);
+        match variable_files::named_by(person, &places, &names, VariableFiles::Unprotected) {
+            Some(why) => Err(self.refused(&format!("{}: {why}", names.join(", ")))),
+            None => Ok(()),
+        }
     }
 
     fn own_dir(&self, person: &Person, outside: &Path, suffix: &str) -> Result<OwnDir> {
