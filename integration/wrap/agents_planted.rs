@@ -47,6 +47,37 @@ fn f38_the_program_that_is_judged_is_the_one_that_runs() {
     for entry in ["./node_modules/.bin", "node_modules/.bin", "", "."] {
         person.plants(&format!("{entry}:{own}"), "PLANTED\n");
     }
+    // The line has no option that would give it the login.
+    for said in person.by_path(&format!("node_modules/.bin:{own}"), &[], &["claude", SEEN]) {
+        let (by_path, by_option) = ("another claude runs by its path", "--agent claude");
+        assert!(
+            said.stderr.contains(by_path) && !said.stderr.contains(by_option),
+            "{said}"
+        );
+    }
+    // Nor for a program of another project's sandbox.
+    person.program("src/other/node_modules/.bin/claude", PLANTED);
+    let other = format!("{home}/src/other/node_modules/.bin");
+    for said in person.by_path(
+        &format!("{other}:{own}"),
+        &["--read", &other],
+        &["claude", SEEN],
+    ) {
+        let (by_path, by_option) = ("another claude runs by its path", "--agent claude");
+        assert!(
+            said.stderr.contains(by_path) && !said.stderr.contains(by_option),
+            "{said}"
+        );
+    }
+    person.does("mv .local/bin/claude kept; ln -s ~/src/project/claude .local/bin/claude");
+    for said in person.by_path(&own, &[], &["claude", SEEN]) {
+        let (by_path, by_option) = ("another claude runs by its path", "--agent claude");
+        assert!(
+            said.stderr.contains(by_path) && !said.stderr.contains(by_option),
+            "{said}"
+        );
+    }
+    person.does("mv kept .local/bin/claude");
     // Where nothing is found before.
     person.does("rm .local/bin/claude");
     for entry in ["node_modules/.bin", "."] {

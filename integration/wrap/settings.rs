@@ -711,3 +711,22 @@ fn a_path_that_a_file_of_settings_has_is_told_with_that_file() {
     let seen = person.agentbox(&[&["wrap", "-q"], &typed[1..]].concat());
     assert!(!seen.stderr.contains("expired"), "{seen}");
 }
+
+/// sudo -E and su -m keep another user's HOME.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn wrap_says_that_home_is_another_users() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let project = person.project.clone();
+    let finished = person
+        .with(("HOME", "/root"), &project, &[], &["true"])
+        .failed();
+    assert!(
+        finished.contains("cannot be entered: set HOME to your own"),
+        "{finished}"
+    );
+    person
+        .with(("HOME", &person.home), &project, &[], &["true"])
+        .ok();
+}

@@ -28,6 +28,22 @@ pub struct PathStep<'a> {
     pub found: &'a Metadata,
 }
 
+/// The links on the way to a file, and last its path without links.
+///
+/// # Errors
+/// The kernel's for a step, and ELOOP after forty links.
+pub fn ways(file: &Path) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    let real = resolve(file, |step| {
+        if step.found.is_symlink() {
+            all.push(step.path.to_owned());
+        }
+        Ok(())
+    })?;
+    all.push(real);
+    Ok(all)
+}
+
 /// The path without links, as far as it exists. `judge` sees each step before it is taken; its error ends the walk.
 ///
 /// # Errors

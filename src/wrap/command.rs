@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::script;
+use crate::sys::path;
 
 /// Refuses a command that exists outside but would be missing or different inside. The runtime reports a command that
 /// exists nowhere.
@@ -17,9 +18,9 @@ pub fn check(name: &str, path: &str, layout: &Layout) -> Result<()> {
     let Some(found) = search(name, path, &layout.cwd).found else {
         return Ok(());
     };
-    let real = shown(name, &found, layout)?;
+    let real = shown(name, &found, &found, layout)?;
     for interpreter in interpreters(&real, path, &layout.cwd) {
-        shown(name, &interpreter, layout)?;
+        shown(name, &interpreter, &real, layout)?;
     }
     Ok(())
 }
@@ -71,6 +72,13 @@ impl CommandFiles {
         all
     }
 
+    /// Whether a path, or a link, is on the way to one of the files.
+    pub fn lead_by(&self, one: &Path) -> bool {
+        let ways = |file: &PathBuf| path::ways(file).unwrap_or_default();
+        let leads = |file: &PathBuf| file == one || ways(file).iter().any(|way| way == one);
+        self.files.iter().any(leads)
+    }
+
     fn add(&mut self, name: &str, path: &str, cwd: &Path) -> Option<PathBuf> {
         let Search { before, found } = search(name, path, cwd);
         self.before.extend(before);
@@ -119,15 +127,24 @@ fn search(name: &str, path: &str, cwd: &Path) -> Search {
     }
 }
 
-/// The program's own path, if it and the links to it are visible.
-fn shown(name: &str, found: &Path, layout: &Layout) -> Result<PathBuf> {
+/// The program's own path, if it and the links to it are visible. `by` is the file that names it.
+fn shown(name: &str, found: &Path, by: &Path, layout: &Layout) -> Result<PathBuf> {
     let Some(real) = layout.real.of(found) else {
         // A link that is dangling outside too.
         return Ok(found.to_owned());
     };
     if !layout.shows(&real) || !layout.shows_name(found) {
         let (name, found) = (name.to_owned(), found.to_owned());
-        bail!(WrapRefusal::Hidden { name, found, real });
+        // A sandbox chooses by the file that names the program, and by the links to it.
+        let ways = |file: &Path| path::ways(file).unwrap_or_else(|_| vec![file.to_owned()]);
+        let mut all = ways(by).into_iter().chain(ways(&found));
+        let by = all.find(|way| layout.is_written(way));
+        bail!(WrapRefusal::Hidden {
+            name,
+            found,
+            real,
+            by
+        });
     }
     Ok(real)
 }
@@ -295,6 +312,45 @@ mod tests {
         assert_eq!(of(&path).unknown, Some(genuine.display().to_string()));
         write("bin/claude", &format!("#!{}\n", genuine.display()));
         assert!(of(&path).unknown.is_some());
+        fs::remove_dir_all(base).unwrap();
+    }
+
+    /// The line would name any directory of the user's to show.
+    #[test]
+    fn no_directory_is_offered_to_which_a_link_of_a_sandbox_leads() {
+        let base =
+            nix::unistd::mkdtemp(&std::env::temp_dir().join("agentbox-test-XXXXXX")).unwrap();
+        let base = base.canonicalize().unwrap();
+        let (project, nvm) = (base.join("project/bin"), base.join("nvm"));
+        let private = base.join("private");
+        for directory in [&project, &nvm, &private] {
+            fs::create_dir_all(directory).unwrap();
+        }
+        let write = |path: PathBuf, text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        write(nvm.join("claude"), "#!/usr/bin/env node\n");
+        write(private.join("any"), "#!/bin/sh\n");
+        let mut layout = Layout::empty(&base.join("project"), &[]);
+        layout.binds = vec![nvm.clone(), "/usr".into()];
+        let by = |directories: &[&PathBuf]| {
+            let path = directories.iter().map(|one| one.display().to_string());
+            let path = path.collect::<Vec<_>>().join(":");
+            let error = check("claude", &path, &layout).unwrap_err();
+            match error.downcast_ref() {
+                Some(WrapRefusal::Hidden { by, .. }) => by.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        let link = |directory: &Path| {
+            std::os::unix::fs::symlink(private.join("any"), directory.join("node")).unwrap();
+        };
+        link(&project);
+        assert_eq!(by(&[&project, &nvm]), Some(project.join("node")));
+        // The control: a link of the user's.
+        link(&nvm);
+        assert_eq!(by(&[&nvm]), None);
         fs::remove_dir_all(base).unwrap();
     }
 }

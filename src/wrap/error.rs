@@ -130,9 +130,9 @@ pub enum WrapRefusal {
     Named(&'static str, PathBuf, String),
     /// The command is a link to a path that is not visible.
     #[error(
-        "the command {}, which is not mounted: add --read {}",
+        "the command {}, which is not mounted: {}",
         link(name, found, real),
-        real.parent().unwrap_or(real).display()
+        way_to(real, by.as_deref())
     )]
     Hidden {
         /// The name, as requested.
@@ -141,17 +141,21 @@ pub enum WrapRefusal {
         found: PathBuf,
         /// Where its links lead.
         real: PathBuf,
+        /// What leads there, if a sandbox could have written that.
+        by: Option<PathBuf>,
     },
     /// A virtual environment on PATH without its Python.
     #[error(
-        "the virtual environment {venv:?} on PATH needs {hidden:?}, which is not mounted, so the system's Python would run: add --read {}, or remove it from PATH",
-        hidden.parent().unwrap_or(hidden).display()
+        "the virtual environment {venv:?} on PATH needs {hidden:?}, which is not mounted, so the system's Python would run: {}, or remove it from PATH",
+        way_to(hidden, by.as_deref())
     )]
     Venv {
         /// The environment.
         venv: PathBuf,
         /// What is missing.
         hidden: PathBuf,
+        /// The environment, if a sandbox could have written it.
+        by: Option<PathBuf>,
     },
     /// A project's settings that changed since they were trusted.
     #[error(
@@ -177,6 +181,9 @@ pub enum WrapRefusal {
         /// Its directory.
         directory: PathBuf,
     },
+    /// The directory of trusted settings is another user's: `HOME` leads there.
+    #[error("{0:?}, where your trusted settings are, cannot be entered: set HOME to your own")]
+    HomeClosed(PathBuf),
     /// No settings to review.
     #[error("there is no {0:?} to review: make it first; docs/wrap.md has its keys")]
     NoSettings(PathBuf),
@@ -307,6 +314,19 @@ fn link(name: &str, found: &Path, real: &Path) -> String {
     }
 }
 
+/// How to show a file. What a sandbox could have written names no directory to paste: it may lead to any of the user's.
+fn way_to(hidden: &Path, by: Option<&Path>) -> String {
+    match by {
+        None => format!(
+            "add --read {}",
+            typed_path(hidden.parent().unwrap_or(hidden))
+        ),
+        Some(by) => format!(
+            "a sandbox could have written {by:?}, which leads there; if you made it so, show its directory by --read"
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,7 +336,14 @@ mod tests {
     fn a_command_that_is_not_visible_is_called_a_link_only_if_it_is_one() {
         let said = |name: &str, found: &str, real: &str| {
             let (name, found, real) = (name.to_owned(), found.into(), real.into());
-            WrapRefusal::Hidden { name, found, real }.to_string()
+            let by = None;
+            WrapRefusal::Hidden {
+                name,
+                found,
+                real,
+                by,
+            }
+            .to_string()
         };
         let rest = "which is not mounted: add --read /o";
         for (name, found, begins) in [

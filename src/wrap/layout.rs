@@ -174,6 +174,11 @@ impl Layout {
         self.written.iter().chain([&self.workspace])
     }
 
+    /// Whether the command can write a path, so that an earlier one may have made it.
+    pub fn is_written(&self, path: &Path) -> bool {
+        self.writable().any(|place| path.starts_with(place))
+    }
+
     /// Whether a path without links is visible.
     pub fn shows(&self, real: &Path) -> bool {
         self.shown_by(real).is_some()
@@ -285,7 +290,8 @@ impl Layout {
             if !self.shows(venv) || !self.shows(python) {
                 let hidden = if self.shows(venv) { python } else { venv };
                 let (venv, hidden) = (venv.clone(), hidden.clone());
-                bail!(WrapRefusal::Venv { venv, hidden });
+                let by = self.is_written(&venv).then(|| venv.clone());
+                bail!(WrapRefusal::Venv { venv, hidden, by });
             }
         }
         Ok(())

@@ -90,7 +90,7 @@ fn listening(table: &str) -> BTreeSet<ServiceSocket> {
 }
 
 /// Whether a socket is a database's by its name, in a service's own directory.
-fn is_offered(socket: &ServiceSocket) -> bool {
+pub fn is_offered(socket: &ServiceSocket) -> bool {
     let place = socket.directory().parent();
     let is_services = place.is_some_and(|place| PLACES.map(Path::new).contains(&place));
     is_services && is_database(socket.name())

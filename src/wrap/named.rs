@@ -1,6 +1,6 @@
 //! SHELL. Paths that the user named: `--read`, `--write`, `--hide`.
 
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +8,7 @@ use rustix::fs::{AtFlags, CWD, StatxFlags};
 
 use super::error::WrapRefusal;
 use super::layout::Layout;
+use super::machine_sockets::is_offered;
 use super::person::Person;
 use super::planted;
 use super::request::WrapRequest;
@@ -15,8 +16,10 @@ use crate::cli::Walls;
 use crate::kernel::mountinfo::MountTable;
 use crate::plan::BindAccess;
 use crate::plan::never::NeverList;
+use crate::plan::signing::SSH_VARIABLE;
 use crate::plan::wrapped::over_ceiling;
-use crate::policy::ResolvedPolicy;
+use crate::policy::connect::ServiceSocket;
+use crate::policy::{ResolvedPolicy, typed_path};
 use crate::probe::is_home;
 use crate::sys::user_namespace::owner;
 
@@ -43,7 +46,7 @@ impl Layout {
         let mut read: Vec<&PathBuf> = wanted.read.iter().collect();
         read.sort();
         for path in read {
-            let real = self.open_named("--read", path, &wanted.person)?;
+            let real = self.open_named("--read", path, wanted)?;
             refuse_both(path, &real, &wanted.write)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
@@ -65,7 +68,7 @@ impl Layout {
         let mut write: Vec<&PathBuf> = wanted.write.iter().collect();
         write.sort();
         for path in write {
-            let real = self.open_named("--write", path, &wanted.person)?;
+            let real = self.open_named("--write", path, wanted)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
             refuse_over("--write", path, over)?;
             let apart = self.is_apart("--write", path, &real, wanted.walls)?;
@@ -113,7 +116,7 @@ impl Layout {
             Some(point) => {
                 let why = format!(
                     "it lies on the mount {point:?}, and mounts of the node below {place:?} are not shown: name that mount with \
-                     {option}, and what of it is not to be seen with --hide"
+                     {option}, and hide parts of it with --hide"
                 );
                 bail!(WrapRefusal::Named(option, path.to_owned(), why))
             }
@@ -143,7 +146,7 @@ impl Layout {
     fn refuse_linked(&self, option: &'static str, path: &Path, real: &Path) -> Result<()> {
         let found = real.symlink_metadata();
         let linked = found.is_ok_and(|found| found.is_file() && found.nlink() > 1);
-        if !linked || !self.writable().any(|place| real.starts_with(place)) {
+        if !linked || !self.is_written(real) {
             return Ok(());
         }
         let why = "it has another name by a hard link, which would stay as it is: make it a file by itself (cp -p FILE new; \
@@ -156,11 +159,12 @@ impl Layout {
         &mut self,
         option: &'static str,
         path: &Path,
-        person: &Person,
+        wanted: &WrapRequest,
     ) -> Result<PathBuf> {
-        let real = real(option, path, person)?;
+        let real = real(option, path, &wanted.person)?;
         let never = NeverList::builtin();
         let why = match never.refuses(&real) {
+            _ if is_socket(&real) => Some(option_of_socket(&real, wanted.walls)),
             Some(_) if option == "--read" && never.is_configuration(&real) => not_public(&real),
             Some(why) => Some(why.to_owned()),
             None if is_never_named(&real) => {
@@ -183,7 +187,37 @@ impl Layout {
     }
 }
 
-/// Whether neither `--write` nor `--read` of all of it is ever taken, but for public files of /etc.
+fn is_socket(real: &Path) -> bool {
+    let found = real.symlink_metadata();
+    found.is_ok_and(|found| found.file_type().is_socket())
+}
+
+/// A socket is never shown as a file: the option that leads to its server, which Landlock's walls refuse.
+fn option_of_socket(real: &Path, walls: Walls) -> String {
+    let agent = std::env::var_os(SSH_VARIABLE).map(PathBuf::from);
+    let is_agent = agent.and_then(|agent| agent.canonicalize().ok()).as_deref() == Some(real);
+    let service = real
+        .to_str()
+        .and_then(|path| path.parse::<ServiceSocket>().ok());
+    let is_service = service.is_some_and(|socket| is_offered(&socket));
+    match walls {
+        Walls::Namespaces if is_agent => {
+            "it is your SSH agent: --ssh-agent lets the command sign with its keys".to_owned()
+        }
+        Walls::Namespaces if is_service => format!(
+            "it is a server's socket: use --connect {}",
+            typed_path(real)
+        ),
+        Walls::Landlock if is_service => {
+            "it is a server's socket: use --connect PORT if the server listens on one".to_owned()
+        }
+        Walls::Namespaces | Walls::Landlock => {
+            "it is a socket, and its server acts outside the walls".to_owned()
+        }
+    }
+}
+
+/// Whether `--read` and `--write` always refuse this path as a whole. Public files of /etc are the exception.
 pub(super) fn is_never_named(real: &Path) -> bool {
     let never = NeverList::builtin();
     never.refuses(real).is_some() || is_home(real) || never.is_common(real)
@@ -283,7 +317,12 @@ fn not_public(real: &Path) -> Option<String> {
         }
         if !(kind.is_dir() || kind.is_file() && meta.nlink() == 1) || mode & readable != readable {
             return Some(format!(
-                "{shown} is no file or directory that everybody may read"
+                "{shown} is no file or directory that everybody may read{}",
+                if path == real {
+                    ""
+                } else {
+                    ": name the files in it that you need"
+                }
             ));
         }
         if kind.is_dir() {
@@ -337,6 +376,22 @@ mod tests {
         assert!(!both(&dir, &dir.join("a")), "what is written lies in it");
         assert!(!both(&dir, &dir.join("gone")));
         std::fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_socket_is_told_the_option_that_leads_to_its_server() {
+        let postgres = "/run/postgresql/.s.PGSQL.5432";
+        for (path, said) in [
+            (postgres, "--connect /run"),
+            ("/tmp/.s.PGSQL.5432", "outside the walls"),
+            ("/run/agent.7", "outside the walls"),
+        ] {
+            let why = option_of_socket(Path::new(path), Walls::Namespaces);
+            assert!(why.contains(said), "{why}");
+        }
+        let why = option_of_socket(Path::new(postgres), Walls::Landlock);
+        assert!(why.contains("--connect PORT"), "{why}");
+        assert!(!is_socket(Path::new("/etc/passwd")));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::way;
 use crate::cli::GlobalOptions;
 use crate::policy::{
     Asker, FileText, HostPath, ImageAnnotations, NodeConfig, NodeLog, PolicyError, SecretSource,
@@ -257,7 +258,7 @@ fn node(path: &Path) -> Result<Option<NodeConfig>, RuntimeError> {
             Ok(None)
         }
         // Unreadable is not absent: it may hold the ceiling.
-        Err(e) => Err(e),
+        Err(error) => Err(way::closed(path, error)),
     }
 }
 

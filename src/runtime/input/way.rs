@@ -2,6 +2,7 @@
 //! can put another of root's files there.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -9,6 +10,20 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use crate::policy::typed_path;
 use crate::runtime::RuntimeError;
 use crate::sys::path::{resolve_owned, weakest};
+
+/// The error for the node's file, with what to do if it is root's alone.
+pub fn closed(path: &Path, error: RuntimeError) -> RuntimeError {
+    match error {
+        RuntimeError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+            let why = "it is root's alone, and limits every user's wrap: chmod 644 it; keys belong in files of their own";
+            RuntimeError::Input {
+                path: path.to_owned(),
+                why: why.to_owned(),
+            }
+        }
+        other => other,
+    }
+}
 
 /// Opens a regular file. It is an error if users other than root can write a directory or link on the way.
 pub fn open(path: &Path) -> Result<File, RuntimeError> {

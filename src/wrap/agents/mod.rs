@@ -35,6 +35,7 @@ use super::error::WrapRefusal;
 use super::layout::Layout;
 use super::named::is_never_named;
 use super::request::WrapRequest;
+use super::settings::places;
 use super::variables::Variables;
 use super::{confined, environment};
 use crate::cli::GlobalOptions;
@@ -67,10 +68,21 @@ impl WrapRequest {
         let first = found.files.first().map(PathBuf::as_path);
         let names = program::names(&self.command[0], first);
         let doubt = || self.doubt(global, &found);
+        let homes: Vec<PathBuf> = person.looking(|| places::homes(&person).collect())?;
         match choose(self.agent_requested.clone(), &names, doubt)? {
             AgentChoice::None => {}
             // The runtime says that there is no such program.
             AgentChoice::Doubt(..) if found.files.is_empty() => {}
+            // With the option a program of this run, or of one in another project, would have the login.
+            AgentChoice::Doubt(name, AgentDoubt::Written(file))
+                if (self.written().iter().chain(&homes)).any(|place| file.starts_with(place))
+                    && found.lead_by(&file) =>
+            {
+                self.notices.push(format!(
+                    "agentbox: agent {name} is not chosen by the command's name: {file:?} runs, and a sandbox could have written it; \
+                     another {name} runs by its path, --agent none leaves this line out"
+                ));
+            }
             AgentChoice::Doubt(name, why) => self.notices.push(format!(
                 "agentbox: agent {name} is not chosen by the command's name ({why}): --agent {name} gives it its login and hosts, \
                  --agent none leaves this line out"

@@ -73,7 +73,7 @@ impl<'a> ProgramPlaces<'a> {
     pub fn shim<'f>(&self, mut files: impl Iterator<Item = &'f PathBuf>) -> Option<PathBuf> {
         let is_shim = |path: &PathBuf| self.list.is_shim(path);
         files.find_map(|file| {
-            ways(file)
+            path::ways(file)
                 .ok()?
                 .into_iter()
                 .chain([file.clone()])
@@ -82,7 +82,7 @@ impl<'a> ProgramPlaces<'a> {
     }
 
     fn judge(&self, file: &Path) -> Result<(), PathBuf> {
-        let all = ways(file).map_err(|_| file.to_owned())?;
+        let all = path::ways(file).map_err(|_| file.to_owned())?;
         let real = all.last().cloned().unwrap_or_else(|| file.to_owned());
         for path in all {
             // A directory that is not there is made in the one above it.
@@ -145,19 +145,6 @@ impl<'a> ProgramPlaces<'a> {
         found.any(|found| found.is_some())
             || absolute.iter().any(|place| directory.starts_with(place))
     }
-}
-
-/// The links on the way to a file, and last its path without links.
-fn ways(file: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut all = Vec::new();
-    let real = path::resolve(file, |step| {
-        if step.found.is_symlink() {
-            all.push(step.path.to_owned());
-        }
-        Ok(())
-    })?;
-    all.push(real);
-    Ok(all)
 }
 
 /// Whether a directory that a pattern below `base` names lies in `path`, and is not all of it.

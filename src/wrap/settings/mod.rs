@@ -131,6 +131,10 @@ enum Project {
 /// No state that an agent can cause is an error, unless the file was trusted: it would keep the user from working.
 fn of_project(person: &Person, path: &Path) -> Result<Project> {
     let store = Store::of(person);
+    let home = store.as_ref().and_then(Store::closed);
+    if let Some(home) = home.filter(|_| path.symlink_metadata().is_err()) {
+        bail!(WrapRefusal::HomeClosed(home));
+    }
     let is_known = store.as_ref().is_some_and(|store| store.has(path));
     if path.symlink_metadata().is_err() {
         if is_known {

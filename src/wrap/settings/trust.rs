@@ -105,6 +105,14 @@ impl Store {
         self.dir.path().join(hash(path.as_os_str().as_bytes()))
     }
 
+    /// The directory of all entries, if this user may not enter one above it: `HOME` is another user's.
+    pub fn closed(&self) -> Option<PathBuf> {
+        let dir = self.dir.path();
+        let found = dir.symlink_metadata();
+        let is_closed = found.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        is_closed.then(|| dir.to_owned())
+    }
+
     /// Whether there is, or may be, an entry for a project's file.
     pub fn has(&self, path: &Path) -> bool {
         let there = self.place(path).symlink_metadata();
