@@ -302,7 +302,25 @@ fn wrap_shows_public_parts_of_etc_by_name() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// NEWCOMER3, friction 6: an MCP configuration with `agentbox wrap`, used under `agentbox wrap -- claude`.
+/// A directory of the node's files without any file, removed when dropped.
+struct EmptyPolicies;
+
+impl EmptyPolicies {
+    const DIR: &str = "/etc/agentbox/policies";
+
+    fn new() -> Self {
+        std::fs::create_dir_all(Self::DIR).unwrap();
+        Self
+    }
+}
+
+impl Drop for EmptyPolicies {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(Self::DIR);
+    }
+}
+
+/// An MCP configuration with `agentbox wrap`, used under `agentbox wrap -- claude`.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_within_a_sandbox_says_to_run_the_command_without_it() {
@@ -310,18 +328,22 @@ fn wrap_within_a_sandbox_says_to_run_the_command_without_it() {
         "this looks like a sandbox of agentbox already: run the command without `wrap`";
     let docker = Docker::connect();
     let person = Account::new();
-    let (read, nested) = (
-        ["--read", &program()],
-        format!("{} wrap -- true", program()),
+    // Landlock denies it, before anything else is tried.
+    let _policies = EmptyPolicies::new();
+    let (program, nested) = (program(), format!("{} wrap -- true", program()));
+    let (read, landlock) = (
+        ["--read", &program],
+        ["--walls", "landlock", "--read", &program],
     );
     for (by, said) in [
         ("sudo", person.wrap(&read, &nested)),
         ("alone", person.wraps(&read, &nested)),
+        ("landlock", person.wraps(&landlock, &nested)),
     ] {
         assert!(said.stderr.contains(WORDS), "{by}: {said}");
         assert_eq!(said.code, 125, "{by}: {said}");
     }
-    let binary = format!("{}:/ab:ro", program());
+    let binary = format!("{program}:/ab:ro");
     for user in ["0:0", "1000:1000"] {
         let nested = |runtime: &str| {
             let options = ["--runtime", runtime, "--user", user, "-v", &binary];
@@ -377,4 +399,17 @@ fn what_is_explained_fits_a_screen() {
         assert!(text.contains("--all prints"), "{text}");
         assert!(rows(&text) <= 44, "{} rows:\n{text}", rows(&text));
     }
+}
+
+/// Without root's rights the seal would fail before.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn run_of_a_command_names_wrap() {
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let said = person.agentbox(&["run", "make"]).failed();
+    assert!(said.contains("agentbox wrap -- make"), "{said}");
+    // The control: a caller who names a bundle knows what `run` is.
+    let said = person.agentbox(&["run", "--bundle", "b", "web1"]).failed();
+    assert!(!said.contains("agentbox wrap"), "{said}");
 }

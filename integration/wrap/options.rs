@@ -153,8 +153,11 @@ fn n59_an_option_of_wrap_ends_and_a_ceilings_end_is_no_longer_one() {
         &|| lasts(&rule),
         &|| lasts(&format!("{rule} for 10m")),
     ]);
-    let vague = wrap(&config, &format!("{rule} until 18:00"), "true").failed();
+    let vague = wrap(&config, &format!("{rule} until tomorrow"), "true").failed();
     assert!(vague.contains("its offset"), "{vague}");
+    // A time that is typed is the next one.
+    let today = wrap(&config, &format!("{rule} until 18:00"), &ask);
+    assert_eq!(today.stdout, "hello\n", "{today}");
     // Both kinds of walls show the ends before a run.
     for walls in ["namespaces", "landlock"] {
         let allow = "new.example.com for 10m,old.example.com until 2020-01-01T00:00:00Z";

@@ -67,7 +67,7 @@ impl Cli {
         // Build the overview only for help.
         let matches = matches.or_else(|error| match error.kind() {
             ErrorKind::DisplayHelp => help::command().try_get_matches_from(arguments),
-            _ => Err(tips::add(error, arguments)),
+            _ => Err(tips::add(error, arguments, Self::command)),
         })?;
         let mut cli = Self::from_arg_matches(&matches).map_err(|e| e.format(&mut command))?;
         cli.global.root_given = is_given(&matches, "root");
@@ -369,8 +369,35 @@ mod tests {
                 "{said}"
             );
         }
+        assert!(error("version").contains("agentbox --version"));
         // The control.
         assert!(error("checkpont").contains("'checkpoint'"));
+    }
+
+    /// As after `docker run`, and as with other sandboxes.
+    #[test]
+    fn a_command_without_its_verb_gets_a_tip() {
+        let error = |line: &str| {
+            let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+            Cli::read_from(&words).unwrap_err().to_string()
+        };
+        const TIP: &str = "agentbox wrap -- COMMAND";
+        for line in [
+            "agentbox run make all",
+            "agentbox --debug run make all",
+            "agentbox claude",
+            "agentbox make test",
+        ] {
+            assert!(error(line).contains(TIP), "{line}: {}", error(line));
+        }
+        // The controls: words of other verbs.
+        for line in [
+            "agentbox stop c1",
+            "agentbox policy nope",
+            "agentbox state c1 c2",
+        ] {
+            assert!(!error(line).contains(TIP), "{line}: {}", error(line));
+        }
     }
 
     #[test]

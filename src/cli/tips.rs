@@ -2,12 +2,42 @@
 
 use std::ffi::OsString;
 
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Adds the tips that help here, and drops those of clap that do not.
-pub fn add(error: clap::Error, arguments: &[OsString]) -> clap::Error {
+/// Adds the tips that help here, and drops those of clap that do not. `command` is the whole command line's.
+pub fn add(
+    error: clap::Error,
+    arguments: &[OsString],
+    command: fn() -> clap::Command,
+) -> clap::Error {
+    // The verb of a line that cannot be read.
+    let verb = || {
+        let matches = command()
+            .ignore_errors(true)
+            .try_get_matches_from(arguments);
+        matches.ok()?.subcommand_name().map(str::to_owned)
+    };
     let error = with_engine_tip(without_value_tip(error), arguments);
-    with_host_tip(with_own_tip(error), arguments)
+    with_run_tip(with_host_tip(with_own_tip(error, verb), arguments), verb)
+}
+
+/// Puts this tip in the place of clap's.
+fn suggest(error: &mut clap::Error, tip: impl Into<StyledStr>) {
+    error.insert(
+        ContextKind::Suggested,
+        ContextValue::StyledStrs(vec![tip.into()]),
+    );
+}
+
+/// A tip for a command that is typed after `run`, as after `docker run`.
+fn with_run_tip(mut error: clap::Error, verb: impl Fn() -> Option<String>) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument && verb().is_some_and(|verb| verb == "run") {
+        let tip =
+            "`run` starts an OCI bundle, as runc's does; `agentbox wrap -- COMMAND` runs a command";
+        suggest(&mut error, tip);
+    }
+    error
 }
 
 /// Drops clap's tip to write an unknown option as `-- --option`: here a value never starts with `-`, and in `wrap` and
@@ -30,10 +60,11 @@ fn without_value_tip(mut error: clap::Error) -> clap::Error {
 }
 
 /// Verbs that other programs have, where clap would name one that has a similar name, and a tip for each.
-const OTHERS: [(&str, &str); 4] = [
+const OTHERS: [(&str, &str); 5] = [
     ("completion", REFERENCE),
     ("completions", REFERENCE),
     ("man", REFERENCE),
+    ("version", "`agentbox --version` prints it"),
     (
         "stop",
         "`agentbox kill ID` ends a container, and its engine's own verb, such as `docker stop`, knows of it",
@@ -41,15 +72,18 @@ const OTHERS: [(&str, &str); 4] = [
 ];
 const REFERENCE: &str = "the package installs man pages and completions; in a clone, `cargo run --example reference -- DIR` writes them";
 
-fn with_own_tip(mut error: clap::Error) -> clap::Error {
+/// A tip for a verb that other programs have, and for a command in a verb's place: `agentbox claude`.
+fn with_own_tip(mut error: clap::Error, verb: impl Fn() -> Option<String>) -> clap::Error {
     let tip = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(verb)) => OTHERS.iter().find(|(other, _)| other == verb),
-        _ => None,
+        _ => return error,
     };
     if let Some((_, tip)) = tip {
         error.remove(ContextKind::SuggestedSubcommand);
-        let tip = ContextValue::StyledStrs(vec![(*tip).into()]);
-        error.insert(ContextKind::Suggested, tip);
+        suggest(&mut error, *tip);
+    } else if verb().is_none() {
+        // A typing error keeps clap's tip too.
+        suggest(&mut error, "`agentbox wrap -- COMMAND` runs a command");
     }
     error
 }
@@ -75,8 +109,7 @@ fn with_engine_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Erro
     };
     if let Some((_, ours)) = option {
         error.remove(ContextKind::SuggestedArg);
-        let tip = ContextValue::StyledStrs(vec![format!("wrap has {ours}").into()]);
-        error.insert(ContextKind::Suggested, tip);
+        suggest(&mut error, format!("wrap has {ours}"));
     }
     error
 }
@@ -93,8 +126,7 @@ fn with_host_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error 
         _ => return error,
     };
     if !host.starts_with('-') {
-        let tip = ContextValue::StyledStrs(vec![format!("for a host, use --host {host}").into()]);
-        error.insert(ContextKind::Suggested, tip);
+        suggest(&mut error, format!("for a host, use --host {host}"));
     }
     error
 }

@@ -1,10 +1,10 @@
 //! A time of `--until`: a date with its offset, or `HH:MM` of the next 24 hours. A time of `--since`.
 
 use anyhow::{Context, Result, bail, ensure};
-use chrono::{DateTime, Days, Local, LocalResult, NaiveTime, SecondsFormat, TimeZone, Utc};
+use chrono::{DateTime, Local, SecondsFormat, TimeZone, Utc};
 
 use super::events::duration;
-use crate::rules::EndDate;
+use crate::rules::{EndDate, time_of_day};
 
 /// The date of this text, which must not be over.
 pub fn date(text: &str) -> Result<EndDate> {
@@ -13,7 +13,7 @@ pub fn date(text: &str) -> Result<EndDate> {
 
 fn date_from<Z: TimeZone>(text: &str, now: DateTime<Z>) -> Result<EndDate> {
     let date = match time_of_day(text) {
-        Some(time) => next(time, &now)
+        Some(time) => EndDate::next(time, &now)
             .with_context(|| format!("--until {text}: no such time here today or tomorrow"))?,
         None => text.parse().context("--until")?,
     };
@@ -22,32 +22,6 @@ fn date_from<Z: TimeZone>(text: &str, now: DateTime<Z>) -> Result<EndDate> {
         "--until {text}: that is over"
     );
     Ok(date)
-}
-
-/// Exactly `HH:MM`.
-fn time_of_day(text: &str) -> Option<NaiveTime> {
-    let is_time = text.len() == 5 && text.as_bytes()[2] == b':';
-    NaiveTime::parse_from_str(text, "%H:%M")
-        .ok()
-        .filter(|_| is_time)
-}
-
-/// The next such time. When clocks are set back a time comes twice: the first one counts that is not over.
-fn next<Z: TimeZone>(time: NaiveTime, now: &DateTime<Z>) -> Option<EndDate> {
-    let zone = now.timezone();
-    let today = now.date_naive();
-    let days = [Some(today), today.checked_add_days(Days::new(1))];
-    let times = days.into_iter().flatten().flat_map(|day| {
-        match zone.from_local_datetime(&day.and_time(time)) {
-            LocalResult::Single(one) => vec![one],
-            LocalResult::Ambiguous(first, second) => vec![first, second],
-            LocalResult::None => Vec::new(),
-        }
-    });
-    let mut coming = times
-        .map(|one| one.timestamp())
-        .filter(|at| *at > now.timestamp());
-    coming.next().and_then(EndDate::of)
 }
 
 /// A time in the form of the log, which can be compared as text.

@@ -1,9 +1,11 @@
 //! `wrap`
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use rustix::io::Errno;
 
 use super::exit::exit_code;
 use super::{explain, out};
@@ -23,14 +25,23 @@ use crate::wrap::{self, WrapRequest};
 /// `docker run`.
 pub fn run(global: &GlobalOptions, args: &Wrap) -> ExitCode {
     attempt(global, args).unwrap_or_else(|error| {
-        match obstacle(&error) {
-            Some(obstacle) => {
+        let obstacle = obstacle(&error).map(|found| anyhow!("{found}: {}", found.remedy()));
+        let sandboxed = || is_denied(&error).then(unprivileged::sandboxed).flatten();
+        match obstacle.or_else(|| sandboxed().map(Into::into)) {
+            Some(cause) => {
                 log::debug!("the failure itself: {error:#}");
-                crate::log::fatal(&anyhow!("{obstacle}: {}", obstacle.remedy()));
+                crate::log::fatal(&cause);
             }
             None => crate::log::fatal(&error),
         }
         let policy = error.chain().find_map(policy_error);
+        if let Some(PolicyError::NoSuchPolicy { name, .. }) = policy
+            && Path::new(&format!("{name}.toml")).is_file()
+        {
+            crate::log::complain(&format!(
+                "{name}.toml is here; a file is named by its path: --policy ./{name}.toml"
+            ));
+        }
         if let Some(files) = policy.and_then(PolicyError::files_that_permit) {
             crate::log::complain("root permits it by these lines in two files:");
             files.lines().for_each(crate::log::complain);
@@ -52,6 +63,23 @@ fn obstacle(error: &anyhow::Error) -> Option<Obstacle> {
         )
     });
     is_step.then(unprivileged::obstacle).flatten()
+}
+
+/// Whether the kernel denied a step, or has a file system that is read-only: walls around this process do so, as file modes do. An
+/// error without such a cause may name an option or a policy of the user's, and keeps its words.
+fn is_denied(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind;
+    let mut kinds = error.chain().filter_map(|cause| {
+        let errno: Option<&Errno> = cause.downcast_ref();
+        let kind = errno.map(|errno| errno.kind());
+        kind.or_else(|| Some(cause.downcast_ref::<std::io::Error>()?.kind()))
+    });
+    kinds.any(|kind| {
+        matches!(
+            kind,
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+        )
+    })
 }
 
 /// The policy error in an error. Looks also behind a runtime error that hides it from the chain
@@ -89,4 +117,25 @@ fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
     }
     let ended = wrap::run(global, &wanted)?;
     Ok(exit_code(ended.follow()))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn walls_around_it_are_looked_for_after_a_denial_alone() {
+        let of = |errno: i32| {
+            let failed: std::io::Result<()> = Err(std::io::Error::from_raw_os_error(errno));
+            is_denied(&failed.context("make a directory").unwrap_err())
+        };
+        assert!(of(libc::EPERM) && of(libc::EACCES) && of(libc::EROFS));
+        assert!(!of(libc::ENOENT));
+        let by_rustix: Result<(), Errno> = Err(Errno::ROFS);
+        assert!(is_denied(&by_rustix.context("write").unwrap_err()));
+        // An option of the user's.
+        assert!(!is_denied(&anyhow!("--allow x y: a host has no space")));
+    }
 }

@@ -1,14 +1,16 @@
 //! Allowed rules that end: `RULE for 10m`, counted from `create`, or `RULE until 2026-12-01T18:00:00Z`.
 //!
-//! A time of day alone is refused: it would be another moment in each run.
+//! A time of day alone is refused in files and annotations: it would be another moment in each run.
 
 use std::fmt;
 use std::str::FromStr;
 
+use chrono::{DateTime, TimeZone};
+
 use super::list::{Item, list_text, split};
 use super::period::Lifetime;
 use crate::rules::request::RequestRule;
-use crate::rules::{ClockReading, EgressRule, EndDate, Expiry, RuleItem};
+use crate::rules::{ClockReading, EgressRule, EndDate, Expiry, RuleItem, time_of_day};
 use crate::text::{ValueError, string_form};
 
 const GRAMMAR: &str = "a rule and its end: RULE or @PRESET, then for 10m (1s to 366d), or until 2026-12-01T18:00:00Z (a date, a time and its \
@@ -79,6 +81,24 @@ pub(super) fn parted(list: &str) -> (Option<String>, Option<String>) {
     match temporary.is_empty() {
         true => (Some(list.to_owned()), None),
         false => (text(&lasting), text(&temporary)),
+    }
+}
+
+/// A list whose rules end at a date where they had a time of day: the user who types one means the next such time.
+pub(super) fn dated<Z: TimeZone>(list: &str, now: &DateTime<Z>) -> String {
+    let with_date = |item: &str| {
+        let (rule, text) = item.rsplit_once(" until ")?;
+        let date = EndDate::next(time_of_day(text)?, now)?;
+        Some(format!("{rule} until {date}"))
+    };
+    let items = split::<TemporaryItem>(list);
+    match items.iter().any(|item| with_date(item).is_some()) {
+        true => list_text(
+            items
+                .into_iter()
+                .map(|item| with_date(item).unwrap_or_else(|| item.to_owned())),
+        ),
+        false => list.to_owned(),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chrono::{DateTime, TimeZone};
 use serde::{Deserialize, Serialize};
 
 use super::annotation::endless;
@@ -97,6 +98,11 @@ impl FieldOption {
         let lasting = lasting.map(|items| Self::adding(option, Field::NetworkAllow, &items));
         let of_field = |items: String| Self::adding(option, Field::NetworkTemporary, &items);
         lasting.into_iter().chain(temporary.map(of_field)).collect()
+    }
+
+    /// Options of `--allow`, typed at this time: `until HH:MM` is the next such time.
+    pub fn typed_allow<Z: TimeZone>(items: &str, now: &DateTime<Z>) -> Vec<Self> {
+        Self::allowing("--allow", &temporary::dated(items, now))
     }
 
     /// An option that sets a field.

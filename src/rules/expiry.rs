@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use chrono::{DateTime, SecondsFormat};
+use chrono::{DateTime, Days, LocalResult, NaiveTime, SecondsFormat, TimeZone};
 use serde::{Deserialize, Serialize};
 
 use crate::text::{ValueError, string_form};
@@ -45,6 +45,33 @@ impl EndDate {
     pub fn unix(self) -> i64 {
         self.0
     }
+
+    /// The next such time in the zone of `now`. When clocks are set back a time comes twice: the first one counts that is
+    /// not over. `None` if it comes neither today nor tomorrow.
+    pub fn next<Z: TimeZone>(time: NaiveTime, now: &DateTime<Z>) -> Option<Self> {
+        let zone = now.timezone();
+        let today = now.date_naive();
+        let days = [Some(today), today.checked_add_days(Days::new(1))];
+        let times = days.into_iter().flatten().flat_map(|day| {
+            match zone.from_local_datetime(&day.and_time(time)) {
+                LocalResult::Single(one) => vec![one],
+                LocalResult::Ambiguous(first, second) => vec![first, second],
+                LocalResult::None => Vec::new(),
+            }
+        });
+        let mut coming = times
+            .map(|one| one.timestamp())
+            .filter(|at| *at > now.timestamp());
+        coming.next().and_then(Self::of)
+    }
+}
+
+/// The time of a text that is exactly `HH:MM`.
+pub fn time_of_day(text: &str) -> Option<NaiveTime> {
+    let is_time = text.len() == 5 && text.as_bytes()[2] == b':';
+    NaiveTime::parse_from_str(text, "%H:%M")
+        .ok()
+        .filter(|_| is_time)
 }
 
 impl FromStr for EndDate {

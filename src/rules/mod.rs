@@ -42,7 +42,7 @@ pub use ask_refusal::{APPROVAL_EXPIRED, AskRefusal};
 pub use connection::{HostReach, NetworkRule, RuleTarget};
 pub use decide::{Decision, Denial, EgressRules, endpoint, proxy_port, rule_for};
 pub use ended::ExpiredRule;
-pub use expiry::{ClockReading, EndDate, Expiry};
+pub use expiry::{ClockReading, EndDate, Expiry, time_of_day};
 pub use host::{Host, HostName};
 pub use item::{EgressRule, PresetName, RuleItem};
 pub use limit::NetworkLimit;

@@ -39,6 +39,11 @@ pub fn error(
         );
         return (are_rules && !is_method).then(|| ValueError::grammar(text, &allowed));
     }
+    // The second item of `a.test:80,443`.
+    if text.parse::<u16>().is_ok() && !is_rule(text) {
+        let allowed = "a rule for a host, and each port needs one: HOST:80,HOST:443";
+        return Some(ValueError::grammar(text, allowed));
+    }
     if let Some(host) = host_of_address(text).filter(is_one) {
         return Some(near(
             "a rule for a host, which has no scheme and no path (for requests: METHOD https://HOST/PATH)",
@@ -262,6 +267,8 @@ mod tests {
                 "{said}"
             );
         }
+        let port = "443".parse::<RuleItem>().unwrap_err().to_string();
+        assert!(port.contains("HOST:80,HOST:443"), "{port}");
         let long = "https://".repeat(8_000);
         assert!(long.parse::<RuleItem>().is_err());
         let long = "a.test ".repeat(8_000);

@@ -54,13 +54,16 @@ pub enum NoNamespace {
         why: String,
     },
     /// Nested walls would need what the outer ones deny.
-    #[error(
-        "this looks like a sandbox of agentbox already: run the command without `wrap`, elsewhere with --walls landlock"
-    )]
+    #[error("this looks like a sandbox of agentbox already: run the command without `wrap`")]
     Sandboxed,
     /// The program could not inspect its own user namespace.
     #[error("look at this process's own user namespace")]
     Unknown(#[source] io::Error),
+}
+
+/// Whether this process is in a sandbox of agentbox already.
+pub fn sandboxed() -> Option<NoNamespace> {
+    seccomp::forbids_listeners().then_some(NoNamespace::Sandboxed)
 }
 
 /// What the calling process may do.
@@ -248,13 +251,10 @@ fn make(person: Ids) -> Result<(), NoNamespace> {
     forget();
     user_namespace::unshare_with_mounts().map_err(|errno| {
         // A program that forges this sign only gets another sentence.
-        match seccomp::forbids_listeners() {
-            true => NoNamespace::Sandboxed,
-            false => NoNamespace::Refused {
-                why: reason(&errno, &Sysctls::read()),
-                errno,
-            },
-        }
+        sandboxed().unwrap_or_else(|| NoNamespace::Refused {
+            why: reason(&errno, &Sysctls::read()),
+            errno,
+        })
     })?;
     let no_rights = |errno: io::Error| NoNamespace::NoRights {
         why: reason(&errno, &Sysctls::read()),

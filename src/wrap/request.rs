@@ -323,7 +323,7 @@ fn options(args: &cli::Wrap) -> Result<Vec<FieldOption>> {
         options.push(FieldOption::set(text)?);
     }
     for hosts in &args.allow {
-        options.extend(FieldOption::allowing("--allow", hosts));
+        options.extend(FieldOption::typed_allow(hosts, &chrono::Local::now()));
     }
     for hosts in &args.deny {
         options.push(FieldOption::adding("--deny", Field::NetworkDeny, hosts));

@@ -1,5 +1,7 @@
 //! Rules that end: `network.temporary` in files, annotations and options, and below a ceiling.
 
+use chrono::TimeZone;
+
 use super::*;
 use crate::rules::NetworkLimit;
 
@@ -201,11 +203,22 @@ fn an_option_of_wrap_may_have_an_end() {
     assert_eq!(temporary(wrapped), ["a.test for 10m"]);
     let origin = Origin::Option("--allow".to_owned());
     assert_eq!(resolved.origins[&Field::NetworkTemporary], origin);
+    let zone = chrono::FixedOffset::east_opt(3600).unwrap();
+    let now = zone.with_ymd_and_hms(2026, 11, 30, 17, 30, 0).unwrap();
+    let mut typed = case();
+    let items = "b.test, a.test until 18:00, GET,HEAD https://c.test/x until 17:00";
+    typed.asked.options = FieldOption::typed_allow(items, &now);
+    let ends = [
+        "a.test until 2026-11-30T17:00:00Z",
+        "GET,HEAD https://c.test/x until 2026-12-01T16:00:00Z",
+    ];
+    assert_eq!(temporary(typed), ends);
+    // In a file it would be another day at each run.
     let mut wrong = case();
-    wrong.asked.options = FieldOption::allowing("--allow", "a.test until 18:00");
+    wrong.asked.options = FieldOption::allowing("allow", "a.test until 18:00");
     let said = wrong.error().to_string();
     assert!(
-        said.contains("--allow") && said.contains("its offset"),
+        said.contains("allow") && said.contains("its offset"),
         "{said}"
     );
 }

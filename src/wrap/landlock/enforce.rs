@@ -208,20 +208,11 @@ pub fn try_to_listen() -> Result<()> {
 /// `SECCOMP_FILTER_FLAG_NEW_LISTENER`
 const NEW_LISTENER: u64 = 1 << 3;
 
-/// Why a listener is not possible.
+/// Why a listener is not possible. `wrap` itself names a sandbox of agentbox around it ([`crate::runtime::unprivileged`]).
 fn no_listener(error: std::io::Error) -> anyhow::Error {
-    let error_is_busy = error.raw_os_error() == Some(libc::EBUSY);
-    let what = match error_is_busy {
-        true => {
-            "another process listens to the system calls of this one already, as within `wrap --walls landlock`: run the command \
-             without `wrap`"
-        }
-        false => {
-            "`--walls landlock` needs a seccomp listener, which this kernel or the filter here forbids: inside a container of agentbox \
-             run the command without `wrap`, elsewhere try other walls"
-        }
-    };
-    anyhow!(error).context(what)
+    anyhow!(error).context(
+        "`--walls landlock` needs a seccomp listener, which the kernel, a filter or another listener forbids: use other walls",
+    )
 }
 
 fn enter(directory: &Path) -> Result<()> {
