@@ -389,7 +389,7 @@ fn detect_runs_no_program_that_others_than_root_may_change() {
     let said = node.policy(&["presets", "--detect"]).ok();
     assert!(!mark.exists(), "{said}");
     assert!(
-        said.contains("was not run, since others than root may change it"),
+        said.contains("was not run: another user or a sandbox can write it"),
         "{said}"
     );
 }

@@ -1,4 +1,4 @@
-//! agentbox: an OCI runtime that fences AI agents. No daemon, no second container, no change to the image.
+//! agentbox: an OCI runtime that sandboxes AI agents. No daemon, no second container, no change to the image.
 //!
 //! ```text
 //!  PURE (no root, no clock, no files)                                SHELL (thin, ordered)
@@ -34,12 +34,12 @@
 //! | [`render`] | plan -> spec, files, text | only compute |
 //! | [`kernel`] | terms of the kernel's interfaces that several modules share | only compute |
 //! | [`probe`] | kernel and files -> facts | read |
-//! | [`scratch`] | the disk that is thrown away, overlays | make them, in a child |
+//! | [`scratch`] | the scratch disk, overlays | make them, in a child |
 //! | [`runtime`] | the life of a container | everything, in order |
 //! | [`cgroup`] | cgroups of both versions: places, limits, statistics, devices | read and write cgroups |
 //! | [`enforce`] | in the container's process, before execve | only restrict |
 //! | [`network`] | the inner network namespace | in its own child |
-//! | [`sidecar`] | the companion process | in its own process |
+//! | [`sidecar`] | the helper processes: sidecar, reader, warden, timekeeper, relays | in their own processes |
 //! | [`wrap`] | `agentbox wrap`: a bundle from the host itself | everything, in order |
 //! | [`verify`] | `agentbox verify`: attacks, tried in a sandbox | try, in children with a time limit |
 //! | [`doctor`] | `agentbox doctor`: what this node lacks | read, and try in a child |

@@ -280,7 +280,7 @@ pub fn text(subject: &RunHeader, lines: &[&LogLine]) -> String {
     }
     if subject.earlier > 0 {
         text += &format!(
-            "earlier runs that are kept under this id: {}; agentbox audit lists runs, and takes their start for an id\n",
+            "earlier runs of this id: {}; `agentbox audit` lists them, `agentbox audit START` shows one\n",
             subject.earlier
         );
     }

@@ -72,8 +72,8 @@ fn check_node(node: &mut Log, stage: Stage) -> Option<Vec<LogHead>> {
         if stage == Stage::Gone {
             node.fault(
                 last,
-                "the container is gone, and no line of its deletion follows: lines were cut off at the end, or nothing wrote that line \
-                 (the node or the runtime was stopped in the middle, or the disk was full); the log does not tell which",
+                "the container is gone, and no line of its deletion follows: lines were cut off at the end, or the node or \
+                 runtime stopped before it, or the disk was full",
             );
         }
         return None;

@@ -65,7 +65,7 @@ fn below_home(path: OsString, home: Option<OsString>) -> PathBuf {
 /// `wrap`
 #[derive(Debug, Default, Clone, Args)]
 pub struct Wrap {
-    /// Policy: strict, standard, permissive, a node's policy or a file
+    /// Policy: strict, standard, permissive, ci, the node's, a file
     #[arg(long, value_name = "NAME|FILE")]
     pub policy: Option<String>,
     /// Project directory [default: the current directory]

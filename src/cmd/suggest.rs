@@ -81,8 +81,8 @@ fn base(found: &FoundRun, sources: &Sources<'_>) -> Result<String> {
         .collect();
     if !more.is_empty() {
         bail!(
-            "the node's policy {name} gives more than this run had, in {}: the run was narrowed by options, annotations or settings, or its \
-             policy was another file of this name; write a policy with the run's own fields (`agentbox explain`) and these additions",
+            "the node's policy {name} gives more than this run had, in {}: write a policy with the run's own fields (`agentbox explain`) and \
+             these additions",
             more.join(", ")
         );
     }

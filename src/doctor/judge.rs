@@ -234,14 +234,15 @@ fn node_file(facts: &DoctorFacts) -> Check {
     let (path, read) = &facts.node;
     match read {
         Err(why) => {
-            ok(name, ALL, format!("{path:?} is ignored")).lacking(CheckState::Missing, why.clone())
+            let consequence = format!("{path:?}: containers and wrap are refused");
+            ok(name, ALL, consequence).lacking(CheckState::Missing, why.clone())
         }
         Ok(node) if !node.misnamed.is_empty() => ok(name, ALL, format!("{path:?} is read"))
             .lacking(
                 CheckState::Warning,
                 format!("not read: {}", node.misnamed.join("; ")),
             ),
-        Ok(_) => ok(name, ALL, format!("{path:?}: owners and modes are right")),
+        Ok(_) => ok(name, ALL, format!("{path:?}: only root can change it")),
     }
 }
 

@@ -24,9 +24,9 @@ pub const OWN: &str =
 pub const DATAGRAM: &str = "only TCP connections leave the container, and UDP is for DNS only";
 /// No room for a body that decides.
 pub const BUSY: &str = "too many long MCP messages are held at once: try again";
-/// An [`AddressRefusal`] for the workload, which must not learn the addresses of the node's networks (N-L2).
-pub const CLOSED_ADDRESS: &str = "the name leads to no address that is open to this container; the node's log has the address and the \
-     reason (internal:HOST:PORT allows private addresses, node:HOST:PORT the node's)";
+/// An [`AddressRefusal`] for the workload, which must not learn the addresses of the node's networks.
+pub const CLOSED_ADDRESS: &str = "the name leads to no address that is open to this container; internal:HOST:PORT allows private ones, \
+     node:HOST:PORT the node's (the node's log has the reason)";
 /// A honeytoken for the workload, which must not learn which value was found.
 pub const HONEY: &str = "the request contains a value that must not leave this container";
 
@@ -67,7 +67,7 @@ impl fmt::Display for Denial {
                 "it is a cloud's metadata service, which no wildcard or address range allows",
             ),
             Self::OnlyRequests => f.write_str(
-                "only some requests to this host are allowed: use http://HOST/PATH (agentbox adds TLS), or set network.tls=open",
+                "only some requests to this host are allowed: use http://HOST/PATH (agentbox adds TLS), or set network.tls=open (wrap: --set)",
             ),
             Self::Expired(expired) => expired.fmt(f),
         }
@@ -374,7 +374,8 @@ mod tests {
     #[test]
     fn each_denial_is_one_short_line() {
         let all = [decisions(), addresses(), approvals(), budgets(), contents()].concat();
-        for text in all.into_iter().chain(CONSTANTS.map(str::to_owned)) {
+        let constants = CONSTANTS.into_iter().chain([CLOSED_ADDRESS]);
+        for text in all.into_iter().chain(constants.map(str::to_owned)) {
             assert!(
                 text.len() <= 160 && !text.ends_with('.') && !text.contains("  "),
                 "{text}"

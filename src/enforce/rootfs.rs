@@ -285,7 +285,7 @@ pub fn make_mount_point(
     Ok(at)
 }
 
-/// Opens what is there, where a path has names alone. Whatever hinders that is told by the steps to it.
+/// Opens an existing path of plain names. `None` if that fails: the caller's error names the step.
 fn open_plain(root: BorrowedFd<'_>, path: &Path) -> Option<OwnedFd> {
     let plain = |part| matches!(part, Component::Normal(_));
     let is_plain = path.components().all(plain) && path != Path::new("");

@@ -44,8 +44,8 @@ fn begin(
         ManagerProgram::Program(program) => Some(program),
         ManagerProgram::Changeable(program) => {
             learned.gap(&format!(
-                "the hosts of {manager}: {program:?} was not run, since others than root may change it or a sandbox may have \
-                 written it (write the hosts down yourself, or install {manager} by the system's packages)"
+                "the hosts of {manager}: {program:?} was not run: another user or a sandbox can write it; list the hosts \
+                 yourself, or install the system's {manager}"
             ));
             None
         }

@@ -315,7 +315,7 @@ impl Removal<'_> {
         self.plan.remove_directory(words, real);
         let kept = [
             "/var/lib/agentbox/runs (logs)",
-            "/var/lib/agentbox/key (the key of receipts)",
+            "/var/lib/agentbox/receipt.key (the key of receipts)",
             "/etc/agentbox/policies",
             "/etc/agentbox/presets",
         ];

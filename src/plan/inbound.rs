@@ -56,8 +56,8 @@ impl NetworkPlan {
                 "its ports would be the host's own, open at every address; a running `wrap` opens no more ports: start it with {each}"
             )
         } else if self.refusing && self.dials_nothing() {
-            "under network.mode=local its sidecar was started without the right to connect, since no published port was known \
-             (only Docker's are, and those of podman 5 as root): name the port when the container is made"
+            "under network.mode=local its sidecar cannot connect, as no published port was known: name the port when the container \
+             is made"
                 .to_owned()
         } else if let Some((asked, port)) = self.published_port(ports) {
             format!(

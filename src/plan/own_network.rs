@@ -236,7 +236,7 @@ fn check_denials(policy: &PolicyName, network: &NetworkPlan) -> Result<(), PlanE
 pub fn unseen_denial(rules: &EgressRules) -> Option<String> {
     let denial = rules.denied_addresses().next()?;
     Some(format!(
-        "it has {denial}, and the node's upstream proxy resolves the names (network.upstream-names = \"proxy\"), so agentbox \
-         never sees their addresses: let the node resolve names (upstream-names = \"vetted\"), or deny names"
+        "it has {denial}, and the upstream proxy resolves names, so agentbox does not see addresses: set upstream-names = \"vetted\" \
+         in the node's file, or deny names"
     ))
 }

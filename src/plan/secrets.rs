@@ -10,6 +10,7 @@ use crate::policy::{
 };
 use crate::rules::request::Scheme;
 use crate::rules::{AskRules, Decision, EgressRules, Host};
+use crate::text::few;
 
 /// The secrets to add to requests of this container: those for a host to which some request is allowed. An error if a
 /// secret names no single host, if requests to its host are not read, or if two belong in one field.
@@ -67,11 +68,17 @@ fn opened(secrets: &[NodeSecret], rules: &EgressRules, before: &EgressRules) -> 
         let mut hosts = hosts(std::slice::from_ref(secret)).into_iter();
         let (host, port) = hosts.find_map(|host| opened(&host).map(|port| (host, port)))?;
         Some(format!(
-            "secret {} is for requests to {host}, but network.allow opens port {port} as a whole, and agentbox \
-             reads only requests of request rules: allow requests alone, such as 'POST https://{host}/**'",
-            secret.name
+            "secret {} needs requests to {host}, but port {port} is open as a whole, and agentbox reads only requests of request \
+             rules: use {}",
+            secret.name,
+            quoted_requests(secret)
         ))
     })
+}
+
+/// The requests of a secret as rules, each in quotes.
+fn quoted_requests(secret: &NodeSecret) -> String {
+    few(secret.requests.iter().map(|rule| format!("'{rule}'")), 100)
 }
 
 /// The ask rules without the hosts of these secrets, at any port.
@@ -190,7 +197,7 @@ fn clash(one: &NodeSecret, other: &NodeSecret) -> Option<String> {
     let in_one_place = one.place.is_also(&other.place) && !places(one).is_disjoint(&places(other));
     in_one_place.then(|| {
         let place = &one.place;
-        format!("belong into the same place ({place}) of requests to the same host")
+        format!("use the same field ({place}) of requests to the same host")
     })
 }
 
@@ -290,7 +297,7 @@ mod tests {
         assert_eq!(planned(&[one.clone(), elsewhere], &allow), Ok(2));
         let error = planned(&[one, other], &allow).unwrap_err();
         assert!(
-            error.contains("one and other belong into the same place"),
+            error.contains("one and other use the same field"),
             "{error}"
         );
         let env = |name: &str, request: &str| NodeSecret {

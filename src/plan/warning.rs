@@ -174,7 +174,7 @@ impl fmt::Display for Warning {
                 container,
             } => write!(
                 f,
-                "{field} requests {asked}: the network of container {container} has {there}, which applies"
+                "{field} requests {asked}: the network of container {container} has {there}, by that container's policy"
             ),
             Self::NotShared { whose, why } => write!(
                 f,
@@ -215,8 +215,8 @@ impl fmt::Display for Warning {
             ),
             Self::UnknownCrio { root } => write!(
                 f,
-                "CRI-O calls with --root {root:?}, by which no pod is known: its volumes are mounts like others, Secrets never come \
-                 in, and a sandbox goes on without its sidecar; the handler needs runtime_root = \"/run/cri-o\""
+                "CRI-O's --root {root:?} names no pod: volumes are ordinary mounts, Secrets stay out, sandboxes outlive their \
+                 sidecar; set its runtime_root = \"/run/cri-o\""
             ),
             Self::InWords(text) => f.write_str(text),
         }
@@ -225,8 +225,8 @@ impl fmt::Display for Warning {
 
 fn not_seen(secret: &str, host: &str) -> String {
     format!(
-        "secret {secret} is not used: network.allow opens {host} as a whole, so its requests are not read; allow requests \
-         alone, such as POST https://{host}/**"
+        "secret {secret} is not used: network.allow opens {host} as a whole, so its requests are not read; allow the \
+         requests of the secret alone, with their methods"
     )
 }
 

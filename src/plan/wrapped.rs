@@ -85,8 +85,8 @@ pub fn over_ceiling(resolved: &ResolvedPolicy, path: &Path, access: BindAccess) 
             ))
         } else if is_written && !may_be_written {
             Some(format!(
-                "the ceiling {ceiling} lets nothing but the workspace be written: one with filesystem.mounts = \"keep\" and \
-                 filesystem.workspace = \"read-write\", or with this path in filesystem.write, would permit it"
+                "the ceiling {ceiling} allows writing to the workspace at most: it needs workspace = \"read-write\", and \
+                 mounts = \"keep\" or this path in filesystem.write"
             ))
         } else {
             None

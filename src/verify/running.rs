@@ -63,8 +63,8 @@ fn check_dumpable(found: &str) -> Result<()> {
     match found {
         "0" | "2" => Ok(()),
         other => bail!(
-            "fs.suid_dumpable is {other} on this node: a process of the container could change what the process inside finds; set it to 0 \
-             or 2 (`sysctl fs.suid_dumpable=0`), or verify the policy in a container of its own (`agentbox verify --policy NAME`)"
+            "fs.suid_dumpable is {other}: the container could change the attempts' results; run `sysctl fs.suid_dumpable=0`, or \
+             `agentbox verify --policy NAME`"
         ),
     }
 }

@@ -50,8 +50,8 @@ pub fn check_free(asked: &[(String, String)], walls: Walls, policy: &Policy) -> 
         .any(|key| key.fingerprint().is_some());
     for (name, _) in asked {
         let why = if names_proxies && is_of_proxies(name) {
-            "it names agentbox's own proxy, which is the way out: --set network.proxy-env=off leaves it to you, and a proxy of the \
-             node's is named by its file (network.upstream-proxy)"
+            "agentbox sets it to its own proxy (network.proxy-env), which goes through yours if it is set before the command: \
+             NAME=URL agentbox wrap"
         } else if signs && name == SSH_VARIABLE {
             "it names the socket through which the listed keys sign (--ssh-agent): leave it out"
         } else if walls == Walls::Landlock && landlock::sets(name) {

@@ -263,7 +263,9 @@ impl<'a> Search<'a> {
     fn unread(&self, number: u32, error: Errno) -> String {
         let why = std::io::Error::from(error);
         let path = self.places.path_for_message(number);
-        format!("{path} cannot be read: {why} (chmod u+rwx it, or remove it)")
+        format!(
+            "{path} cannot be read: {why} (if it is yours, chmod u+rwx or remove it; else mount a directory without it)"
+        )
     }
 
     fn list(

@@ -140,12 +140,12 @@ fn owner(ids: MappedIds) -> String {
     match ids {
         MappedIds::Node => String::new(),
         MappedIds::OwnerAlone { uid, gid } => format!(
-            "; root's files are {uid}:{gid}'s on the node, and no other user of the node is there (filesystem.idmap; for a process of \
-             user {uid} inside the directory is root's: \"off\" gives it back)"
+            "; root's files are {uid}:{gid}'s on the node, and other users of the node are not mapped (filesystem.idmap; a process \
+             of user {uid} inside sees root's directory: \"off\" disables this)"
         ),
         MappedIds::Swapped { uid, gid } => format!(
-            "; root's files are {uid}:{gid}'s on the node, and the other way round (filesystem.idmap; for a process of user {uid} \
-             inside the directory is root's: \"off\" gives it back)"
+            "; root's files are {uid}:{gid}'s on the node, and {uid}:{gid}'s are root's (filesystem.idmap; a process of user {uid} \
+             inside sees root's directory: \"off\" disables this)"
         ),
     }
 }

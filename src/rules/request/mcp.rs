@@ -37,8 +37,8 @@ const LONGEST_METHOD: usize = 64;
 /// The most states of a comparison; a comparison that needs more is answered with no.
 const MOST_STATES: usize = 4_000;
 
-const GRAMMAR: &str = "methods of MCP behind the address: METHOD[:NAME] each, such as tools/call:search_* or tools/list; a name can \
-                       stand behind tools/call, prompts/get, resources/read, resources/subscribe and resources/unsubscribe alone";
+const GRAMMAR: &str = "methods of MCP after the address: METHOD[:NAME], such as tools/list; only tools/call, prompts/get and \
+                       resources/{read,subscribe,unsubscribe} take names";
 
 const NO_END: &str = "methods of MCP: `for` and `until` give an end, which stands last and once, in network.temporary alone";
 

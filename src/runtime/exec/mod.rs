@@ -124,7 +124,7 @@ fn started(
     Ok(pid)
 }
 
-/// The steps. Returns the process's pid, and the line to the sidecar that is to be told of it.
+/// The steps. Returns the process's pid, and the connection on which the sidecar hears of it.
 fn start(
     mut execution: Execution<'_>,
     mut process: Process,

@@ -38,11 +38,11 @@ pub fn not_given(item: &OmittedItem, tool: Tool) -> (&'static str, Option<String
         }
         OmittedItem::MountOptions { .. } => ("the caller requested it, and no mount gets it", None),
         OmittedItem::EngineMountOptions { .. } => (
-            "the engine always requests it, and the policy does not grant it: no attempt to write was made",
+            "the policy does not grant it; no attempt to write was made",
             None,
         ),
         OmittedItem::EngineCapabilities { .. } => (
-            "the engine always requests them, and the policy does not grant them: no attempt to use one was made",
+            "the policy does not grant them; no attempt to use one was made",
             None,
         ),
         OmittedItem::HostNetwork => (

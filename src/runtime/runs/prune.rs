@@ -1,8 +1,8 @@
 //! Removes the oldest runs: the node's file limits their number and their bytes.
 //!
-//! This happens when a container is deleted, not when one is created. `run` and `wrap` remove the run that theirs is too
-//! much while the program runs: a disk that discards blocks at once takes 0.1 to 4 ms for each file, and they wait for
-//! nothing else then. The directory's link count shows whether there are too many: it counts subdirectories. Each deletion
+//! This happens when a container is deleted, not when one is created. `run` and `wrap` remove the one run
+//! over the limit while the program runs: a disk that discards blocks at once takes 0.1 to 4 ms for each file, and they
+//! wait for nothing else then. The directory's link count shows whether there are too many: it counts subdirectories. Each deletion
 //! removes a bounded number, more than a creation adds. Bytes are counted at random, so that they are counted sooner or later
 //! whatever the number of runs.
 

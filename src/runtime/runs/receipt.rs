@@ -64,8 +64,8 @@ pub fn key() -> Result<Option<SigningKey>, RuntimeError> {
     let own = rustix::process::geteuid().as_raw();
     if !stat.is_file() || stat.uid() != own || stat.mode() & 0o077 != 0 {
         return Err(refuse(format!(
-            "it signs receipts, so it must belong to user {own} with mode 0600; its owner is {} and its mode {:o}: if other users \
-             have read it, remove it and make another with `agentbox key`",
+            "it must belong to user {own} with mode 0600; its owner is {} and its mode {:o}: if other users have read it, \
+             remove it and run `agentbox key`",
             stat.uid(),
             stat.mode() & 0o7777
         )));

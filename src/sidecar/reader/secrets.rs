@@ -136,7 +136,7 @@ impl Secrets {
         match secrets.find(|secret| is_open(secret)) {
             None => Ok(()),
             Some(secret) => Err(format!(
-                "its host gets the secret {}, and agentbox does not read a WebSocket's answers, which may contain it: WEBSOCKET among the \
+                "its host gets the secret {}, which a WebSocket's unread answers may contain: WEBSOCKET among the \
                  requests of its [[secret]] permits that",
                 secret.name
             )),

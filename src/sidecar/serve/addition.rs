@@ -64,8 +64,8 @@ impl MissingRule<'_> {
                 "ask the operator of this container to run `agentbox approve {container} {waits}`, and try again"
             ),
             _ if self.fits_now => format!(
-                "ask the operator of this container to add the rule: while it runs with \
-                 `agentbox update {container} --network-add {}`, for the next one by {adds}, or in network.allow of its policy",
+                "ask the operator of this container to add the rule: now with `agentbox update {container} --network-add {}`, \
+                 for the next one by {adds}, or in its policy",
                 typed_rule(rule)
             ),
             _ if container.is_empty() || self.tool == Tool::Wrap => {

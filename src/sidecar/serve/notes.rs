@@ -153,8 +153,8 @@ impl Wall {
     /// Logs how many connections from outside found no listener.
     pub fn note_outside(&self, count: u64) {
         let why = format!(
-            "connections from outside to ports that network.inbound does not name (a probe, a published port, hostPort, \
-             port-forward): {count} refused by the kernel since the last such line; network.inbound with the port lets them in"
+            "connections to ports that network.inbound does not name: {count} refused by the kernel since the last line; \
+             network.inbound with the port lets them in"
         );
         self.count_denied("outside");
         // One is counted already.

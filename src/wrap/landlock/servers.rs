@@ -65,7 +65,7 @@ impl PublishedPorts {
             let own = pidfd_open(getpid(), PidfdFlags::empty()).context("open our own pidfd")?;
             pidfd_getfd(&own, own.as_raw_fd(), PidfdGetfdFlags::empty()).context(
                 "`--publish` with `--walls landlock` needs pidfd_getfd(2), which the seccomp filter around this process forbids: \
-                 start a container of Docker with --security-opt seccomp=unconfined (the command gets a filter of its own)",
+                 give Docker --security-opt seccomp=unconfined",
             )?;
         }
         Ok(Self {
