@@ -312,7 +312,7 @@ fn point_15_podman_gets_a_file_of_its_own() {
 }
 
 #[test]
-fn u_b6_it_is_not_taken_away_from_under_containers() {
+fn it_is_not_taken_away_from_under_containers() {
     let root = Root::new("running");
     root.install(&[]).ok();
     root.write(
@@ -545,7 +545,7 @@ fn what_an_older_hack_install_has_written_is_updated_and_goes() {
 }
 
 #[test]
-fn u_b9_the_template_has_every_setting_and_each_can_be_taken() {
+fn the_template_has_every_setting_and_each_can_be_taken() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let template = fs::read_to_string(here.join("hack/config.toml")).unwrap();
     // A setting follows `#`, words follow `# `.

@@ -85,7 +85,7 @@ impl Drop for Node {
     }
 }
 
-/// NEWCOMER2 F25: scripts read the lists.
+/// Scripts read the lists.
 #[test]
 fn lists_and_answers_have_a_json_form() {
     let node = Node::new("json");

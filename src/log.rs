@@ -265,7 +265,7 @@ mod tests {
 
     /// L3: a message gives a terminal no commands, and appears in its order.
     #[test]
-    fn l3_nothing_in_a_message_is_obeyed_by_a_terminal() {
+    fn nothing_in_a_message_is_obeyed_by_a_terminal() {
         let hostile = "a\u{9b}2J\u{7f}\u{202e}b\u{2066}c\u{200b}\u{e0041}\u{2028}d\u{e9}";
         for form in [
             LogReader::Engine(LogFormat::Json),

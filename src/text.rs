@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(bounded(&"\u{e9}".repeat(301), 300).chars().count(), 300);
     }
 
-    /// NEWCOMER3 friction 4: the cure was cut in its middle.
+    /// Former fault: the cure was cut in its middle.
     #[test]
     fn a_cut_line_has_its_whole_cure() {
         let cure = format!("; {}", "c".repeat(MESSAGE));

@@ -105,7 +105,7 @@ fn verbs() -> BTreeSet<String> {
     found
 }
 
-/// NEWCOMER, friction 1: `agentbox verify` worked everywhere except at a terminal.
+/// `agentbox verify` worked everywhere except at a terminal.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn direct_every_verb_of_the_readme_runs_at_a_terminal() {

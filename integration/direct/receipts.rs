@@ -540,7 +540,7 @@ fn direct_receipts_or_none_audit_finds_changes_of_an_ended_run() {
         None => fs::remove_file(&warden).unwrap(),
     }
     only_the_receipt_is_missing(&audit());
-    // The list names the run.
+    // The list names the run. Of all runs: those of other tests would push it out of the latest.
     fs::write(&node, &whole[..=last]).unwrap();
     let listed = agentbox(&["audit"]);
     assert!(listed.code == 3 && listed.stderr.contains(name), "{listed}");

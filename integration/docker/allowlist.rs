@@ -153,7 +153,7 @@ impl<'a> Agent<'a> {
     }
 }
 
-/// Defect 6 of the review of agents: git by SSH to a listed host was refused without its reason and without a line.
+/// Former fault: git by SSH to a listed host was refused without its reason and without a line.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn ssh_to_a_listed_host_is_refused_with_its_reason_and_a_line() {

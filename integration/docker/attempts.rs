@@ -74,7 +74,7 @@ fn python(container: &Container<'_>, script: &str) -> String {
     container.exec(&[], &["python3", "-c", &script]).ok()
 }
 
-/// Finding 2 of the reading for honesty: metadata on port 80, 22, 8080 and UDP had no line.
+/// Former fault: metadata on port 80, 22, 8080 and UDP had no line.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_attempt_by_address_has_a_line() {

@@ -52,7 +52,7 @@ fn end(container: Container<'_>) -> String {
     id
 }
 
-/// Finding 2 of the reading for honesty: scanning the network and asking the metadata service left a clean log.
+/// Former fault: scanning the network and asking the metadata service left a clean log.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn attempts_by_address_leave_a_count() {
@@ -93,7 +93,7 @@ fn attempts_by_address_leave_a_count() {
     }
 }
 
-/// Finding 6: requests that were denied while dialling, or failed, were signed as allowed.
+/// Former fault: requests that were denied while dialling, or failed, were signed as allowed.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn only_a_host_that_has_answered_was_let_through() {
@@ -138,7 +138,7 @@ fn only_a_host_that_has_answered_was_let_through() {
     assert_eq!(network["allowed"], 1, "{network}");
 }
 
-/// Finding 10: the limit was logged only at the end, without its value.
+/// Former fault: the limit was logged only at the end, without its value.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_limit_is_in_the_log_while_the_container_runs() {
@@ -181,7 +181,7 @@ fn a_limit_is_in_the_log_while_the_container_runs() {
     assert!(text.contains("limits.pids = 24 x"), "{text}");
 }
 
-/// Finding 11: mount(2) was logged, and fsopen(2) was not.
+/// Former fault: mount(2) was logged, and fsopen(2) was not.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn calls_of_the_new_mount_api_are_logged() {
@@ -207,7 +207,7 @@ fn calls_of_the_new_mount_api_are_logged() {
     assert!(denied.iter().all(|line| line["what"]["errno"] == "ENOSYS"));
 }
 
-/// Finding 16: each run had a denial that the workload did not cause.
+/// Former fault: each run had a denial that the workload did not cause.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_container_that_tries_nothing_was_refused_nothing() {

@@ -66,7 +66,7 @@ fn known(status: i64) -> Option<i64> {
     (kernel >= (6, 15)).then_some(status)
 }
 
-/// Finding 12 of the reading for honesty: the log had neither an end nor a status.
+/// Former fault: the log had neither an end nor a status.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn how_each_exec_ended_is_in_the_log() {

@@ -12,7 +12,7 @@ fn at_terminal(line: &str) -> crate::command::Finished {
     )
 }
 
-/// NEWCOMER 1.3: names in the container's directory have 16 and 64 digits, and a socket address has room for 108 bytes.
+/// Names in the container's directory have 16 and 64 digits, and a socket address has room for 108 bytes.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn exec_gets_a_terminal_in_a_container_of_dockers() {
@@ -32,7 +32,7 @@ fn exec_gets_a_terminal_in_a_container_of_dockers() {
     assert_eq!(at_terminal(&bare).code, 4);
 }
 
-/// NEWCOMER 1.5: nothing warned that the port leads nowhere.
+/// Former fault: nothing warned that the port leads nowhere.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_published_port_that_leads_nowhere_is_named() {
@@ -67,7 +67,7 @@ fn a_published_port_that_leads_nowhere_is_named() {
     }
 }
 
-/// NEWCOMER 1.5: the caller met "Read-only file system", and no reason. Only where the policy wants the line: programs parse
+/// Former fault: the caller met "Read-only file system", and no reason. Only where the policy wants the line: programs parse
 /// merged streams.
 #[test]
 #[ignore = "needs the rig: hack/test"]

@@ -98,7 +98,7 @@ fn only_the_ports_that_are_named_lead_in() {
     }
 }
 
-/// NEWCOMER 1.5: the container had to be made anew. With and without hosts: under `local` its sidecar dials nothing else.
+/// Former fault: the container had to be made anew. With and without hosts: under `local` its sidecar dials nothing else.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn update_opens_a_published_port_of_a_running_container() {

@@ -287,7 +287,7 @@ fn names_lead_where_the_node_says_however_they_are_rewritten() {
     let private = || arrived(&["\"to\": \"10.9.9.9\""]);
     let before = private();
     let got = agent.curl(false, &["http://api.example.test/steered"]);
-    // The node's log says the address, but the container does not see it (N-L2).
+    // The node's log says the address, but the container does not see it.
     assert!(
         got.stdout.contains("leads to no address that is open") && !got.stdout.contains("10.9.9.9"),
         "{got}"

@@ -391,7 +391,7 @@ fn f21_set_id_files_are_refused_with_the_mount_and_the_field() {
     );
 }
 
-/// Defect 1 of the review with real agents: packages with such files.
+/// Former fault: packages with such files failed.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn packages_with_set_id_files_are_installed() {

@@ -86,7 +86,7 @@ fn members_share_one_network_and_its_rules() {
     }
     assert_eq!(arrived(&["\"to\": \"198.51.100.12\""]), before);
     assert!(first.violations().contains("other.example.test"));
-    // `network` on a member shows the network that it is in (K-12).
+    // `network` on a member shows the network that it is in.
     let id = one.container.inspect("{{.Id}}");
     let first_id = first.container.inspect("{{.Id}}");
     let shown = crate::command::run("agentbox", &["network", &id]).ok();

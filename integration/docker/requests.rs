@@ -267,7 +267,7 @@ fn git_reads_and_pushes_what_its_rules_name_and_no_other_repository() {
     for name in ["read", "other"] {
         let refused = works(&agent, name);
         assert_eq!(refused.stdout, "hello\n", "{name}: {refused}");
-        // Defect 9 of the review of agents: the reason appears when the push begins.
+        // The reason appears when the push begins.
         let why = "remote: agentbox: POST https://files.example.test/smart/";
         assert!(refused.stderr.contains(why), "{name}: {refused}");
         assert_eq!(heads(name), "one\n");

@@ -21,7 +21,7 @@ const FILES: [&str; 12] = [
     "stat",
 ];
 
-/// Those that show the namespaces of a process. runc enters cgroups, sets limits and changes the arguments later.
+/// Those that show the namespaces of a process.
 const NAMESPACES: [&str; 5] = ["net/dev", "net/route", "net/unix", "net/tcp", "mountinfo"];
 
 const ROUNDS: usize = 12;

@@ -11,7 +11,8 @@ use super::{is_test, sources};
 /// Characters of an error's text in the source, each value counted as its placeholder.
 const LONGEST_ERROR: usize = 160;
 
-/// The texts of `#[error("...")]` in a file.
+/// The texts of `#[error("...")]` in a file, and those of `bail!`, `anyhow!`, `ensure!`, `context` and of reasons: what a
+/// variable or field `why` or a call of `refused` gets.
 #[derive(Default)]
 struct Errors {
     texts: Vec<String>,

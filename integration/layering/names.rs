@@ -9,7 +9,7 @@ use super::{is_test, sources};
 /// Single words that end like participles and are nouns.
 const NOUNS: &[&str] = &[];
 
-/// Single participles, adjectives, adverbs and pronouns that do not say what a type is. Those that end in `-ed` or
+/// Participles, adjectives, adverbs and pronouns that do not say what a type is. Those that end in `-ed` or
 /// `-en` need not be listed.
 const NO_NAMES: &[&str] = &[
     "Afterwards",

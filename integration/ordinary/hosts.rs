@@ -29,7 +29,7 @@ fn server<'a>(docker: &'a Docker, net: &str, word: &str) -> crate::docker::Conta
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn m3_a_hosts_file_in_a_volume_changes_no_destination() {
+fn a_hosts_file_in_a_volume_changes_no_destination() {
     let docker = Docker::connect();
     let _turn = witness();
     let network = Network::create(&docker, &[]);

@@ -1,4 +1,4 @@
-//! An unmodified image under `standard` (A-2 to A-8, A-16): the writable places, their location, their bounds, and
+//! An unmodified image under `standard`: the writable places, their location, their bounds, and
 //! the leftovers.
 
 use std::fs;
@@ -13,10 +13,10 @@ const IMAGE: &str = "test-workloads";
 /// Writes are discarded.
 const EPHEMERAL: &str = "--annotation=dev.agentbox.filesystem.root=ephemeral";
 
-/// Frictions 1, 2 and 5 (A-2, A-4, A-6): where an image's programs write, as root and as the image's user.
+/// Where an image's programs write, as root and as the image's user.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_a_4_a_6_an_image_writes_to_its_usual_places() {
+fn an_image_writes_to_its_usual_places() {
     let docker = Docker::connect();
     let places =
         "/usr/local/bin/x /opt/x /srv/x /run/x.pid /var/run/y.pid /etc/x /root/x /home/dev/x /x";
@@ -50,10 +50,10 @@ fn a_2_a_4_a_6_an_image_writes_to_its_usual_places() {
     assert!(diff.contains("vscode"), "{diff}");
 }
 
-/// A-8: a working directory that only the caller's options create, below an initially empty /tmp.
+/// A working directory that only the caller's options create, below an initially empty /tmp.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_8_a_working_directory_below_tmp_is_created() {
+fn a_working_directory_below_tmp_is_created() {
     let docker = Docker::connect();
     for runtime in ["agentbox", "agentbox-strict"] {
         let runtime = format!("--runtime={runtime}");
@@ -65,10 +65,10 @@ fn a_8_a_working_directory_below_tmp_is_created() {
     }
 }
 
-/// A-5: settings can be saved, but programs saved there cannot run.
+/// Settings can be saved, but programs saved there cannot run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_5_strict_has_an_empty_home_of_its_own() {
+fn strict_has_an_empty_home_of_its_own() {
     let docker = Docker::connect();
     let script = "mkdir -p $HOME/.config/agent && echo text >$HOME/.config/agent/settings && ls -A $HOME; \
         cp /bin/true $HOME/program; $HOME/program 2>/dev/null || echo does not run; touch /usr/x 2>/dev/null || echo read-only";
@@ -78,10 +78,10 @@ fn a_5_strict_has_an_empty_home_of_its_own() {
     assert_eq!(seen, ".config\ndoes not run\nread-only\n");
 }
 
-/// A-3: more than the container's memory without being killed, but no more than the policy's bound.
+/// More than the container's memory without being killed, but no more than the policy's bound.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_3_scratch_is_no_memory_and_has_an_end() {
+fn scratch_is_no_memory_and_has_an_end() {
     let docker = Docker::connect();
     let write = |at: &str| format!("dd if=/dev/zero of={at}/big bs=1M count=192 2>&1 | tail -1");
     for at in ["/tmp", "/root", "/usr"] {
@@ -111,7 +111,7 @@ fn a_3_scratch_is_no_memory_and_has_an_end() {
 /// On request it is in memory, and `explain` says so.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_3_memory_is_a_choice() {
+fn memory_is_a_choice() {
     let node = Node::new();
     for (on, expect) in [
         ("memory", "in memory"),
@@ -136,7 +136,7 @@ fn a_3_memory_is_a_choice() {
 /// It is not visible on the node while it runs, and nothing is left after everything is killed.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_08_a_disk_goes_with_the_container_however_that_ends() {
+fn f08_a_disk_goes_with_the_container_however_that_ends() {
     let docker = Docker::alone();
     let devices = || {
         let all = fs::read_dir("/sys/block").unwrap().flatten();

@@ -1,4 +1,4 @@
-//! The root of `standard` is the engine's layer (REVIEW-AGENTS 2, REVIEW-SUITES 1): what the engine's own commands see
+//! The root of `standard` is the engine's layer: what the engine's own commands see
 //! of it, and how far it works as an ordinary file system.
 
 use std::fs;
@@ -55,7 +55,7 @@ fn the_engine_sees_and_keeps_what_a_container_writes() {
     assert_eq!(verified.code, 0, "{verified}");
 }
 
-/// REVIEW-AGENTS 2: hard links of a file stay hard links, and a package manager's use of them works.
+/// Hard links of a file stay hard links, and a package manager's use of them works.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn hard_links_and_renames_of_the_images_files_hold() {
@@ -182,7 +182,7 @@ fn a_root_can_still_be_ephemeral() {
 /// root: with all walls, or not at all.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all() {
+fn f40_a_container_that_spoiled_its_layer_starts_with_its_walls_or_not_at_all() {
     let docker = Docker::connect();
     let node = Node::new();
     let outside = node.scratch.dir("outside");

@@ -1,4 +1,4 @@
-//! A-2 of the review of 25 November: hard links of files below our overlay. `cp` over such a file emptied it, and dpkg
+//! Hard links of files below our overlay. `cp` over such a file emptied it, and dpkg
 //! could not restore its backup.
 
 use std::fs;
@@ -71,7 +71,7 @@ fn control() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_hard_links_of_the_image_hold_wherever_it_is_written() {
+fn hard_links_of_the_image_hold_wherever_it_is_written() {
     let docker = Docker::connect();
     control();
     for (options, path) in [
@@ -113,7 +113,7 @@ fn a_2_hard_links_of_the_image_hold_wherever_it_is_written() {
 /// Files that an upper layer deletes, or replaces with a directory, are absent in the root and in private directories.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_files_that_a_layer_hides_are_absent() {
+fn files_that_a_layer_hides_are_absent() {
     let docker = Docker::connect();
     let image = format!("links-{}", std::process::id());
     let commit = |from: &str, script: &str| {
@@ -211,7 +211,7 @@ fn runs(node: &Node, root: &str, name: &str, script: &str) -> Finished {
 /// More layers than the kernel accepts in one option, names with spaces and colons, and files that the upper one hides.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_the_layers_of_an_overlay_are_read_from_the_kernel() {
+fn the_layers_of_an_overlay_are_read_from_the_kernel() {
     let node = Node::new();
     let script = "ls / /opt | sort; ln /etc/passwd /etc/p && echo >>/etc/p && cmp /etc/p /etc/passwd && echo one; \
         mv /home/dev /home/other && grep -c root /etc/group && stat -c %a /etc/group && echo moved";
@@ -236,7 +236,7 @@ fn a_2_the_layers_of_an_overlay_are_read_from_the_kernel() {
 /// error names the alternative.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_a_root_whose_hard_links_would_break_is_refused() {
+fn a_root_whose_hard_links_would_break_is_refused() {
     let node = Node::new();
     let refused = |root: &str, name: &str, why: &str| {
         let said = runs(&node, root, name, "true").failed().replace('\\', "");
@@ -275,7 +275,7 @@ fn a_2_a_root_whose_hard_links_would_break_is_refused() {
 /// On a file system that is not the rig's: hard links of the image stay hard links there too.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_a_root_that_is_a_plain_directory_keeps_its_own_links() {
+fn a_root_that_is_a_plain_directory_keeps_its_own_links() {
     let node = Node::new();
     let scratch = Scratch::new();
     let image = node.config(&["true"])["root"]["path"]
@@ -297,7 +297,7 @@ fn a_2_a_root_that_is_a_plain_directory_keeps_its_own_links() {
 /// A user namespace has no file handles. The text says what happens to hard links there.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_explain_says_where_hard_links_break() {
+fn explain_says_where_hard_links_break() {
     let node = Node::new();
     let mut config = node.config(&["true"]);
     let told = |config: &serde_json::Value, name: &str| {
@@ -336,7 +336,7 @@ fn a_2_explain_says_where_hard_links_break() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_08_layers_are_not_mounted_on_the_node_and_not_written() {
+fn f08_layers_are_not_mounted_on_the_node_and_not_written() {
     let docker = Docker::connect();
     let container = docker.start(&["--runtime=agentbox", EPHEMERAL, IMAGE], &["sleep", "60"]);
     docker

@@ -1,4 +1,4 @@
-//! The network wall in ordinary use: a container's own servers, and denials that say why (A-10, A-11, A-15, A-17, K-10).
+//! The network wall in ordinary use: a container's own servers, and denials that say why.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn serving<'a>(docker: &'a Docker, options: &[&str]) -> crate::docker::Container
     container
 }
 
-/// with the default proxy variables, a container's own servers are reachable by each of its addresses and names.
+/// With the default proxy variables, a container's own servers are reachable by each of its addresses and names.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn the_containers_own_servers_are_reached_without_the_proxy() {
@@ -75,7 +75,7 @@ print('own', socket.gethostbyname(socket.gethostname()))
     }
 }
 
-/// if such a request still reaches the proxy, the answer says where it belongs.
+/// If such a request still reaches the proxy, the answer says where it belongs.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn the_proxy_says_that_no_rule_concerns_the_container_itself() {
@@ -93,7 +93,7 @@ fn the_proxy_says_that_no_rule_concerns_the_container_itself() {
     assert!(!got.stdout.contains("missing_rule"), "{got}");
 }
 
-/// the reason is in the status line, which clients show even if they do not read the body.
+/// The reason is in the status line, which clients show even if they do not read the body.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_denial_has_its_reason_in_the_status_line() {
@@ -111,7 +111,7 @@ fn a_denial_has_its_reason_in_the_status_line() {
     let line = "403 agentbox: other.example.test:443: no rule in network.allow matches it";
     assert!(got.stdout.contains(line), "{got}");
 
-    // Without the variables, if HTTP is spoken; without a hint where a name leads (N-L2).
+    // Without the variables, if HTTP is spoken; without a hint where a name leads.
     for (url, status) in [
         (
             "http://private.example.test/",
@@ -143,7 +143,7 @@ fn a_denial_has_its_reason_in_the_status_line() {
     }
 }
 
-/// K-10: every reset has a line in the log.
+/// Every reset has a line in the log.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_reset_never_comes_without_a_line_in_the_log() {
@@ -180,7 +180,7 @@ fn a_reset_never_comes_without_a_line_in_the_log() {
     assert!(!log.lines().any(denied), "{log}");
 }
 
-/// under `local`, programs get the reason at once. A name does not fail like a temporary error that is retried.
+/// Under `local`, programs get the reason at once. A name does not fail like a temporary error that is retried.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_local_network_says_that_it_is_local() {
@@ -246,7 +246,7 @@ fn a_local_network_says_that_it_is_local() {
     );
 }
 
-/// under `local`, the sidecar does not occupy the container's own ports: 53, and the proxies'. Under `none` no
+/// Under `local`, the sidecar does not occupy the container's own ports: 53, and the proxies'. Under `none` no
 /// sidecar runs, and the variables can be switched off.
 #[test]
 #[ignore = "needs the rig of hack/test"]
@@ -307,7 +307,7 @@ except OSError as e: print('nobody', e)
     }
 }
 
-/// K-10: a rule for a Service covers every spelling that the engine's search list makes of it, and no other name.
+/// A rule for a Service covers every spelling that the engine's search list makes of it, and no other name.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_rule_for_a_service_covers_all_of_its_spellings() {
@@ -391,7 +391,7 @@ fn a_rule_for_a_service_covers_all_of_its_spellings() {
     assert_eq!(got.stdout, "127.0.1.1 True\n", "{got}");
 }
 
-/// K-10: a name that the caller gives a container, and that a rule names, leads where the engine's hosts file says.
+/// A name that the caller gives a container, and that a rule names, leads where the engine's hosts file says.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn an_alias_of_the_engine_works_if_a_rule_names_it() {
@@ -415,7 +415,7 @@ fn an_alias_of_the_engine_works_if_a_rule_names_it() {
     }
 }
 
-/// K-10: a pod's aliases are only in its containers' hosts files, and must reach the sandbox's sidecar. They change no
+/// A pod's aliases are only in its containers' hosts files, and must reach the sandbox's sidecar. They change no
 /// address of a public name.
 #[test]
 #[ignore = "needs the rig of hack/test"]
@@ -463,7 +463,7 @@ fn aliases_of_a_pods_container_reach_its_sidecar() {
     std::fs::remove_dir_all(above).unwrap();
 }
 
-/// K-12: an unanswered connection from outside is counted where operators look, with the setting that would allow it.
+/// An unanswered connection from outside is counted where operators look, with the setting that would allow it.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_refused_probe_is_shown_with_the_setting_that_would_allow_it() {
@@ -523,7 +523,7 @@ impl Listener {
     }
 }
 
-/// an annotation alone makes a neighbour container reachable by name, and no other private address.
+/// An annotation alone makes a neighbour container reachable by name, and no other private address.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_container_of_the_same_network_is_a_service() {
@@ -601,7 +601,7 @@ fn a_container_of_the_same_network_is_a_service() {
     drop((agent, db, other));
 }
 
-/// A-10, K-10: the node's file defines the cluster's networks, and a rule for a Service leads only there.
+/// The node's file defines the cluster's networks, and a rule for a Service leads only there.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_service_is_in_the_networks_that_the_nodes_file_lists() {
@@ -633,7 +633,7 @@ fn a_service_is_in_the_networks_that_the_nodes_file_lists() {
     );
 }
 
-/// with macvlan, the container's network is the node's and includes the company's machines: no name is a service.
+/// With macvlan, the container's network is the node's and includes the company's machines: no name is a service.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_port_of_the_nodes_own_network_has_no_services() {
@@ -673,7 +673,7 @@ fn a_port_of_the_nodes_own_network_has_no_services() {
     );
 }
 
-/// a model server on the node is reachable only if the node's ceiling names it.
+/// A model server on the node is reachable only if the node's ceiling names it.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_service_of_the_node_needs_its_ceiling() {
@@ -746,7 +746,7 @@ fn a_service_of_the_node_needs_its_ceiling() {
     );
 }
 
-/// a rule that makes no sense is an error at creation, with the probable meanings.
+/// A rule that makes no sense is an error at creation, with the probable meanings.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn a_name_of_one_label_is_an_error_with_the_probable_meanings() {

@@ -22,7 +22,7 @@ fn is_not_beside(agent: &Agent<'_>, name: &str) {
 /// neighbours, but a container with the host's network has none of them as services.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn h1_the_hosts_own_network_has_no_services() {
+fn the_hosts_own_network_has_no_services() {
     let docker = Docker::alone();
     let _turn = witness();
     let options = [
@@ -48,7 +48,7 @@ fn h1_the_hosts_own_network_has_no_services() {
 /// H2: the network of a pod that Docker runs for Kubernetes (cri-dockerd) is always a CNI plugin's.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn h2_a_pods_network_is_not_made_by_docker() {
+fn a_pods_network_is_not_made_by_docker() {
     let docker = Docker::connect();
     let _turn = witness();
     internet();
@@ -95,7 +95,7 @@ fn h2_a_pods_network_is_not_made_by_docker() {
 
 /// L1: hosts behind another kind of interface of a container are no services, even if the pair's network is wider.
 #[test]
-fn l1_a_wide_network_does_not_include_hosts_of_another_interface() {
+fn a_wide_network_does_not_include_hosts_of_another_interface() {
     alone(|| {
         let ip = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -128,7 +128,7 @@ fn l1_a_wide_network_does_not_include_hosts_of_another_interface() {
 /// M1: a search list makes no name of a rule that a denial does not cover.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn m1_no_domain_of_a_search_list_leads_around_a_denial() {
+fn no_domain_of_a_search_list_leads_around_a_denial() {
     let docker = Docker::alone();
     let _turn = witness();
     let mut node = NodeFiles::default();
@@ -186,7 +186,7 @@ impl Drop for Renamed<'_> {
 /// one.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn m2_a_container_named_like_another_containers_id_takes_nothing_over() {
+fn a_container_named_like_another_containers_id_takes_nothing_over() {
     let docker = Docker::connect();
     let allow = "dev.agentbox.network.allow=api.example.test";
     let victim = Agent::start(&docker, &[runtime(), "--annotation", allow]);

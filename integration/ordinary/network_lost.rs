@@ -1,4 +1,4 @@
-//! A container that loses its sidecar ends, so that an engine or kubelet restarts it with a network (K-7).
+//! A container that loses its sidecar ends, so that an engine or kubelet restarts it with a network.
 
 use crate::command::run;
 use crate::docker::allowlist::{Agent, witness};
@@ -20,7 +20,7 @@ fn kill_sidecar(agent: &Agent<'_>) {
 /// A restart policy restarts the container with its allowlist.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn k_7_a_restart_policy_heals_a_container_that_lost_its_sidecar() {
+fn a_restart_policy_heals_a_container_that_lost_its_sidecar() {
     let docker = Docker::connect();
     let _turn = witness();
     let restart = "--restart=on-failure:3";
@@ -42,7 +42,7 @@ fn k_7_a_restart_policy_heals_a_container_that_lost_its_sidecar() {
 /// Without a restart policy it stays ended, and its exit code says how. Started by hand, it works again.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn k_7_without_a_restart_policy_it_ends_as_killed() {
+fn without_a_restart_policy_it_ends_as_killed() {
     let docker = Docker::connect();
     let _turn = witness();
     let agent = Agent::start(&docker, &[runtime(), "--annotation", ALLOW]);

@@ -1,4 +1,4 @@
-//! Probes and published ports without `network.inbound`: the log names the setting that would allow them (K-12).
+//! Probes and published ports without `network.inbound`: the log names the setting that would allow them.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::docker::{Docker, runtime};
 /// The line appears without any request for it.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn k_12_a_refused_probe_is_logged() {
+fn a_refused_probe_is_logged() {
     let docker = Docker::connect();
     let allow = [
         "--annotation",

@@ -25,7 +25,7 @@ fn as_podman(node: &Node, name: &str, annotations: &[(&str, &str)]) -> Finished 
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn f_c1_an_image_that_podman_mixes_in_loosens_nothing() {
+fn an_image_that_podman_mixes_in_loosens_nothing() {
     let node = Node::new();
     as_podman(&node, "plain", &[]).ok();
     as_podman(&node, "narrower", &[("policy", "strict")]).ok();
@@ -61,7 +61,7 @@ fn f_c1_an_image_that_podman_mixes_in_loosens_nothing() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h1_a_denial_in_the_ceiling_leaves_the_default_as_tight_as_it_was() {
+fn a_denial_in_the_ceiling_leaves_the_default_as_tight_as_it_was() {
     let docker = Docker::alone();
     let mut node = NodeFiles::default();
     node.write("config.toml", 0o644, "ceiling = \"lab\"\n");
@@ -137,7 +137,7 @@ fn without_leave_an_annotation_loosens_nothing_and_the_error_says_who_gives_it()
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn u_b1_what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
+fn what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
     let docker = Docker::alone();
     let wrap = |config: &str| agentbox(&["--config", config, "wrap", "--", "true"]);
     let refused = wrap("/nope/config.toml").failed();
@@ -203,7 +203,7 @@ fn u_b1_what_is_named_and_not_there_or_anybodys_to_write_starts_nothing() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn u_b2_one_badly_named_file_concerns_nobody_else() {
+fn one_badly_named_file_concerns_nobody_else() {
     let docker = Docker::alone();
     let mut node = NodeFiles::default();
     node.write("policies/broken.toml", 0o666, "base = \"standard\"\n");
@@ -228,7 +228,7 @@ fn u_b2_one_badly_named_file_concerns_nobody_else() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn u_b3_u_b4_a_file_that_lists_hosts_reaches_them_and_one_that_asks_can_be_answered() {
+fn a_file_that_lists_hosts_reaches_them_and_one_that_asks_can_be_answered() {
     let _docker = Docker::alone();
     let mut node = NodeFiles::default();
     let base = "base = \"standard\"\n[network]\n";
@@ -283,7 +283,7 @@ fn u_b3_u_b4_a_file_that_lists_hosts_reaches_them_and_one_that_asks_can_be_answe
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m4_u_b5_rules_are_added_and_removed_one_by_one_and_tightened_whatever_the_files_say() {
+fn rules_are_added_and_removed_one_by_one_and_tightened_whatever_the_files_say() {
     let docker = Docker::alone();
     let _turn = witness();
     internet();
@@ -331,7 +331,7 @@ fn n_m4_u_b5_rules_are_added_and_removed_one_by_one_and_tightened_whatever_the_f
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m3_nobody_joins_a_network_in_which_more_may_be_approved_than_its_ceiling_has() {
+fn nobody_joins_a_network_in_which_more_may_be_approved_than_its_ceiling_has() {
     let docker = Docker::alone();
     internet();
     let ask = ["--annotation", "dev.agentbox.network.on-unknown=ask"];

@@ -95,7 +95,7 @@ fn f38_the_program_that_is_judged_is_the_one_that_runs() {
     ] {
         person.plants(&format!("{entry}:{own}"), "");
     }
-    // Nor does one count that is nowhere, of which the runtime says only that (NEWCOMER4, 2.11).
+    // Nor does one count that is nowhere, of which the runtime says only that.
     let [_, alone] = person.by_path("/usr/bin:/bin", &[], &["claude", SEEN]);
     assert_eq!(
         (alone.code, alone.stderr.lines().count()),

@@ -255,10 +255,10 @@ impl Drop for Disk {
     }
 }
 
-/// `cp` over a new name of a cached file emptied both. Over an overlay it still does (the control).
+/// `cp` over a new name of a cached file emptied both. Over an overlay it still does (the control).
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_2_hard_links_hold_in_caches_and_stay_in_kept_ones() {
+fn hard_links_hold_in_caches_and_stay_in_kept_ones() {
     let _docker = Docker::connect();
     let person = Account::new();
     let _caches = Disk::at(&person, ".npm");

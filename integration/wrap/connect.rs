@@ -105,7 +105,7 @@ fn wrap_connect_leads_to_the_named_port_of_the_machine_and_to_no_other() {
     });
 }
 
-/// NEWCOMER3, friction 1: a database of this machine was refused in silence.
+/// Former fault: a database of this machine was refused in silence.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_names_the_server_of_the_machine_that_was_meant_and_no_port_without_one() {

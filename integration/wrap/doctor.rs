@@ -80,7 +80,7 @@ fn in_container(docker: &Docker, user: &str, options: &[&str], script: &str) -> 
     docker.run(&options, &["sh", "-c", script])
 }
 
-/// NEWCOMER2 F2: in a container the doctor and `wrap` agree, and each printed cure works.
+/// In a container the doctor and `wrap` agree, and each printed cure works.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn in_a_container_the_doctor_and_wrap_agree_and_their_cure_works() {

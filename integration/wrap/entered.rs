@@ -1,4 +1,4 @@
-//! U-A3: `exec`, `verify` and the other verbs in a sandbox that an ordinary user started without root's rights. A process of
+//! `exec`, `verify` and the other verbs in a sandbox that an ordinary user started without root's rights. A process of
 //! `exec` is behind the walls of the init process, and no record leads it anywhere else.
 
 use std::path::PathBuf;

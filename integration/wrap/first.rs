@@ -19,7 +19,7 @@ fn by(program: &str, arguments: &[&str], directory: &str) -> Finished {
     run_for(Duration::from_secs(60), &mut command)
 }
 
-/// NEWCOMER 1.2: hardened nodes set this limit for every user.
+/// Hardened nodes set this limit for every user.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_starts_where_the_hard_limit_of_core_files_is_0() {
@@ -59,7 +59,7 @@ fn wrap_starts_where_the_hard_limit_of_core_files_is_0() {
     }
 }
 
-/// NEWCOMER 1.2: sudo(8) itself sets that limit.
+/// sudo(8) itself sets that limit.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_starts_by_a_real_sudo() {
@@ -149,7 +149,7 @@ fn wrap_is_the_persons_by_their_own_sudo() {
     }
 }
 
-/// NEWCOMER 1.2: a job container has this limit through an option of its engine.
+/// A job container has this limit through an option of its engine.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_starts_in_a_job_container_without_core_files() {
@@ -176,7 +176,7 @@ fn landlock_starts_in_a_job_container_without_core_files() {
     }
 }
 
-/// NEWCOMER 1.4 and 1.7: the first denial says what to type, and so do all reports of the run.
+/// The first denial says what to type, and so do all reports of the run.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_says_what_to_type_in_its_own_words() {
@@ -228,7 +228,7 @@ fn wrap_says_what_to_type_in_its_own_words() {
     assert!(shell.ask(&options).contains("rc 0"));
 }
 
-/// NEWCOMER 1.9: `--read` shows parts of /etc that every user may read, such as /etc/chromium.d.
+/// `--read` shows parts of /etc that every user may read, such as /etc/chromium.d.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_shows_public_parts_of_etc_by_name() {

@@ -1,4 +1,4 @@
-//! U-A14: the next `wrap`, `list` and `delete --force` remove a killed `wrap`'s leftovers, and no living one.
+//! The next `wrap`, `list` and `delete --force` remove a killed `wrap`'s leftovers, and no living one.
 
 use std::time::Duration;
 

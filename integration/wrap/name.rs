@@ -91,7 +91,7 @@ fn wrap_name_finds_only_the_users_own_runs() {
     }
 }
 
-/// NEWCOMER3 W3: the 403 named an `update` that could not work, as nothing listens on the rule's port.
+/// Former fault: the 403 named an `update` that could not work, as nothing listens on the rule's port.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn the_commands_that_a_403_names_work_when_pasted() {

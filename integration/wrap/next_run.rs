@@ -347,7 +347,7 @@ fn f35_records_lie_where_no_sandbox_writes_and_carry_no_hooks() {
         ),
         ""
     );
-    // A record that names a hook, as an attacker with write access would leave it.
+    // A record that names a hook, as an attacker with write access would leave it. The living one may be written meanwhile.
     let mark = format!("{}/hooked", person.home);
     let plant = format!(
         "set -e; cd {records}; d=$(echo index/*-living); cp -r $d ${{d%living}}zz; \

@@ -157,7 +157,7 @@ fn wrap_ask_without_a_terminal_to_ask_at_waits_and_ends() {
     }
 }
 
-/// NEWCOMER2 F12: the command was killed, and the status 137 was all that was seen.
+/// Former fault: the command was killed, and the status 137 was all that was seen.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn a_command_that_the_kernel_kills_for_its_memory_has_a_closing_line() {

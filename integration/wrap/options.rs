@@ -1,4 +1,4 @@
-//! The options of `wrap` (REVIEW U-A5, U-A8, U-A10, U-B5): each is tested by its effect, from outside.
+//! The options of `wrap`: each is tested by its effect, from outside.
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! U-A2: the command of root's `wrap` runs as the user who called, with their groups, home and PATH.
+//! The command of root's `wrap` runs as the user who called, with their groups, home and PATH.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -189,7 +189,7 @@ fn wrap_refuses_a_workspace_that_is_not_the_persons() {
     person.wrap(&["--workspace", &private], "cat notes").ok();
 }
 
-/// U-A4: no policy shows other users' files or the rest of the node.
+/// No policy shows other users' files or the rest of the node.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_shows_neither_other_users_files_nor_the_rest_of_the_node() {

@@ -1,4 +1,4 @@
-//! U-A6: a command ends, stops and gets signals as without `wrap`. The init process that ensures this is no way out.
+//! A command ends, stops and gets signals as without `wrap`. The init process that ensures this is no way out.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

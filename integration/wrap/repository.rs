@@ -1,4 +1,4 @@
-//! U-A9: git works at once in a repository's directory, a work tree and a submodule. A crafted `.git` shows nothing.
+//! git works at once in a repository's directory, a work tree and a submodule. A crafted `.git` shows nothing.
 
 use std::time::Duration;
 

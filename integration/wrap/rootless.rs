@@ -1,4 +1,4 @@
-//! U-A3: `wrap` by a user without root's rights, in a user namespace. Attacks use the user's own rights: the control
+//! `wrap` by a user without root's rights, in a user namespace. Attacks use the user's own rights: the control
 //! succeeds without walls, and the wrapped command must not.
 
 use std::process::Command;
@@ -282,7 +282,7 @@ impl Mounted {
     }
 }
 
-/// Defect 3 of the review of agents: a node's mount below a visible directory made every call fail with EINVAL.
+/// A node's mount below a visible directory made every call fail with EINVAL.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn wrap_without_root_hides_what_the_node_has_mounted_below_what_it_shows() {

@@ -200,7 +200,7 @@ fn n56_a_databases_socket_leads_to_its_server_and_none_beside_it_is_seen() {
     assert!(Path::new(&named).exists(), "the server's own socket stays");
 }
 
-/// NEWCOMER4, 2.1: a database's socket was absent in silence.
+/// Former fault: a database's socket was absent in silence.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn n56_a_failed_run_names_the_socket_that_connect_accepts_and_no_other() {

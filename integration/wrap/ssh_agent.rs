@@ -179,7 +179,7 @@ fn n57_a_listed_key_signs_and_another_one_does_not() {
     }
 }
 
-/// NEWCOMER2 F6: a global `commit.gpgsign` was lost without a word.
+/// A global `commit.gpgsign` was lost without a word.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn commits_are_signed_as_the_users_own_configuration_says() {

@@ -1,4 +1,4 @@
-//! U-A7: denials are listed once the command has ended.
+//! Denials are listed once the command has ended.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! U-A6, F-H7: `wrap` at a terminal is a job like any other. Whenever the command is stopped or has ended, the terminal
+//! F-H7: `wrap` at a terminal is a job like any other. Whenever the command is stopped or has ended, the terminal
 //! is the user's again.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! U-A1: a program that runs from the home runs behind the walls too, with each installer's real layout.
+//! A program that runs from the home runs behind the walls too, with each installer's real layout.
 
 use std::process::Command;
 use std::time::Duration;

@@ -105,7 +105,7 @@ pub fn by_address(count: u64, via: ConnectionKind, tool: Tool) -> Event {
 mod tests {
     use super::*;
 
-    /// Finding 9 of the reading for honesty: the hint named the annotation although the engine's limit applied.
+    /// Former fault: the hint named the annotation although the engine's limit applied.
     #[test]
     fn the_hint_names_the_limit_that_was_reached() {
         let hint = |limit: CountedLimit, value, bound| {
@@ -141,7 +141,7 @@ mod tests {
         }
     }
 
-    /// NEWCOMER3 friction 11: the cures were no text that can be pasted.
+    /// Former fault: the cures were no text that can be pasted.
     #[test]
     fn a_raised_limit_is_one_that_a_policy_may_have() {
         use crate::policy::ProcessLimit;

@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(hidden_words(&hidden), None);
     }
 
-    /// Finding 5 of the reading for honesty: fifty denied hosts hid every denied call.
+    /// Former fault: fifty denied hosts hid every denied call.
     #[test]
     fn no_flood_hides_another_wall_or_another_kind() {
         let mut kinds = vec![(WallName::Network, "not-listed"); 10_000];

@@ -206,7 +206,7 @@ mod tests {
         )
     }
 
-    /// Finding 2 of the hostile reading: sixty signatures for messages hid the login before them.
+    /// Former fault: sixty signatures for messages hid the login before them.
     #[test]
     fn a_flood_of_messages_hides_no_login() {
         let login = || signature(Some("root"), None, Verdict::Allowed);
@@ -250,7 +250,7 @@ mod tests {
         );
     }
 
-    /// Finding 9: a user with a part of a sentence in its name.
+    /// A user with a part of a sentence in its name.
     #[test]
     fn a_name_is_told_from_the_words_around_it() {
         let user = "git at the server with the key SHA256:x";

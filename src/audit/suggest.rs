@@ -413,7 +413,7 @@ mod tests {
         }
     }
 
-    /// NEWCOMER3, friction 1: a local database without `--connect` left no trace.
+    /// Former fault: a local database without `--connect` left no trace.
     #[test]
     fn a_refused_port_of_the_loopback_is_suggested_as_a_question() {
         let lines = [5432, 6379].map(|port| {
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(seen.text(), text);
     }
 
-    /// NEWCOMER 1.5: a published port that leads nowhere is missing in `network.inbound`.
+    /// A published port that leads nowhere is missing in `network.inbound`.
     #[test]
     fn a_published_port_is_suggested_to_lead_in() {
         let what = EventDetail::attempt(ConnectionKind::Outside, "", Some(8000));

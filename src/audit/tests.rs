@@ -399,7 +399,6 @@ fn a_line_becomes_an_event_of_its_class() {
     assert_eq!(event["dst_endpoint"]["uid"], *line.context.container);
 }
 
-/// Finding 14 of the reading for honesty.
 #[test]
 fn an_ocsf_event_has_a_unique_id_no_null_and_the_decision() {
     fn has_null(value: &serde_json::Value) -> bool {
@@ -519,7 +518,6 @@ fn a_hint_about_a_denial_can_still_be_followed() {
     );
 }
 
-/// Finding 9 of the reading for honesty.
 #[test]
 fn no_output_of_a_log_suggests_a_metadata_service() {
     // Lines of earlier versions name such rules.
@@ -569,7 +567,7 @@ fn a_flood_of_denied_hosts_does_not_hide_a_call_or_a_limit() {
     assert!(markdown::text(&subject, &lines).contains("ptrace(16, ...)"));
 }
 
-/// Finding 10: the text had no times of denials.
+/// Former fault: the text had no times of denials.
 #[test]
 fn a_denial_is_listed_with_its_times() {
     let lines = parsed(&[refused("a.test", 443), refused("a.test", 443)]);

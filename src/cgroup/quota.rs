@@ -1,5 +1,5 @@
 //! The CPU time that parent cgroups leave for a sidecar. cgroup v1 refuses a quota above a parent's
-//! (`tg_cfs_schedulable_down`, kernel/sched/core.c), so a pod of 100m could have no sidecar of 500m (K-2). v2 accepts
+//! (`tg_cfs_schedulable_down`, kernel/sched/core.c), so a pod of 100m could have no sidecar of 500m. v2 accepts
 //! it, and the smaller quota counts.
 
 use std::fs;

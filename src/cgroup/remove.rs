@@ -33,7 +33,7 @@ fn is_removed(dir: &Path) -> Result<bool, CgroupError> {
         Ok(()) => Ok(true),
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(true),
         Err(e) if e.kind() == ErrorKind::ResourceBusy => Ok(false),
-        // A second mount of the hierarchy, which the administrator made read-only: it is removed by the first (S-3).
+        // A second mount of the hierarchy, which the administrator made read-only: it is removed by the first.
         Err(e) if e.kind() == ErrorKind::ReadOnlyFilesystem => Ok(true),
         Err(e) => Err(CgroupError::io(format!("remove the cgroup {dir:?}"))(e)),
     }

@@ -355,7 +355,7 @@ pub enum Verb {
 mod tests {
     use super::*;
 
-    /// NEWCOMER3 friction 17: clap named `checkpoint`.
+    /// Former fault: clap named `checkpoint`.
     #[test]
     fn verbs_that_only_packages_answer_say_so() {
         let error = |verb: &str| {

@@ -76,7 +76,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// the names that a container's programs use for it.
+    /// The names that a container's programs use for it.
     #[test]
     fn knows_the_container_by_its_names_and_addresses() {
         let names = own_names(Some("Web-1.example.test"));

@@ -108,7 +108,7 @@ pub fn speaks_http(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// an agent repeats the reason to its user.
+    /// An agent repeats the reason to its user.
     #[test]
     fn a_phrase_has_the_source_the_host_and_the_reason_on_one_line() {
         assert_eq!(

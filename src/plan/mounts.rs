@@ -28,7 +28,7 @@ use super::workspace::workspace;
 use crate::policy::ResolvedPolicy;
 
 /// Masked in every container under a policy, whatever the engine says (`--privileged` lists nothing): Docker 28's list,
-/// and files that show user 0 the whole node's memory without a capability (F-L2).
+/// and files that show user 0 the whole node's memory without a capability.
 const MASKED: &[&str] = &[
     "/proc/acpi",
     "/proc/asound",

@@ -248,7 +248,7 @@ mod tests {
         };
         assert_eq!(CapabilitySets::of(Some(&to_spec(&sets))), sets);
     }
-    /// Finding 16 of the honesty review: each run had a denial that no caller had caused.
+    /// Former fault: each run had a denial that no caller had caused.
     #[test]
     fn capabilities_of_every_engine_are_listed_apart_from_the_callers() {
         let sets = |names: &[&str]| -> CapabilitySets {

@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(Advice::of("GET https://a.test/x"), Advice::Offer);
     }
 
-    /// Finding 9 of the honesty review: hints and the agent's own text named the way to a metadata service.
+    /// Former fault: hints and the agent's own text named the way to a metadata service.
     #[test]
     fn no_metadata_service_is_ever_named() {
         for rule in [
@@ -407,7 +407,7 @@ mod tests {
         }
     }
 
-    /// NEWCOMER 1.4 and 1.7: for each tool, every message gives the same text to type.
+    /// For each tool, every message gives the same text to type.
     #[test]
     fn a_remedy_uses_the_words_of_the_tool_that_started_the_run() {
         let (engine, wrap) = (

@@ -120,7 +120,7 @@ fn refused(
         .map(|why| format!("{why}; allow.open-egress of the node's file permits it"))
 }
 
-/// What the author may have meant by a single label, which is never a public name.
+/// What the author may have meant by a single label, which is never a public name.
 fn no_public_name(name: &HostName, port: u16, preset: Option<&HostName>) -> String {
     if name.as_str() == "localhost" {
         return format!(

@@ -298,7 +298,7 @@ mod tests {
         assert!(error("githbu").ends_with("Did you mean @github?"));
     }
 
-    /// A-9 of the agents' frictions: users need the package indexes first of all.
+    /// Users need the package indexes first of all.
     #[test]
     fn an_undefined_index_preset_names_the_command_that_defines_it() {
         let files = BTreeMap::new();
@@ -322,7 +322,7 @@ mod tests {
                     "`agentbox policy presets --detect --write` writes @{preset} for the node, as root"
                 );
                 assert!(error.contains(&how), "{error}");
-                // NEWCOMER3 friction 5: Docker's user was sent to a file of `wrap`.
+                // Former fault: Docker's user was sent to a file of `wrap`.
                 assert!(error.ends_with(list), "{error}");
                 assert!(error.len() < 300, "{error}");
             }

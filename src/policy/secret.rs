@@ -316,7 +316,6 @@ mod tests {
         );
     }
 
-    /// Defect 11 of the review of agents.
     #[test]
     fn requests_are_named_as_in_network_allow_for_git_too() {
         let read = |requests: &str| {

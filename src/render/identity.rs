@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn k_12_a_pod_and_its_containers_are_found_by_their_names() {
+    fn a_pod_and_its_containers_are_found_by_their_names() {
         let root = "/run/containerd/runc/k8s.io";
         let sandbox = identity(root, &POD);
         let mut pairs = POD.to_vec();

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn k_12_an_app_container_is_shown_with_the_network_of_its_pod() {
+    fn an_app_container_is_shown_with_the_network_of_its_pod() {
         let text = text(&ContainerNetwork {
             identity: ContainerIdentity {
                 engine: "containerd k8s.io".to_owned(),
@@ -409,7 +409,7 @@ mod tests {
         assert!(text.starts_with(head), "{text}");
     }
 
-    /// Finding 4 of the honesty review: it said that names wait, and after the end that they are refused.
+    /// Former fault: it said that names wait, and after the end that they are refused.
     #[test]
     fn learn_mode_is_described_correctly() {
         let learning = ContainerNetwork {

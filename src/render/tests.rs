@@ -441,7 +441,7 @@ fn a_screen_names_shared_namespaces() {
     }));
 }
 
-/// NEWCOMER2 F19: a user of `wrap` has no engine, no image and no annotations.
+/// A user of `wrap` has no engine, no image and no annotations.
 #[test]
 fn wrap_is_explained_without_an_engine() {
     let mut decided = decided(&parse(engine()), "");

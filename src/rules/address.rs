@@ -301,7 +301,7 @@ mod tests {
         );
     }
 
-    /// `service:` reaches the container's networks but not the company's; `node:` reaches only the node.
+    /// `service:` reaches the container's networks but not the company's; `node:` reaches only the node.
     #[test]
     fn a_service_is_beside_the_container_and_the_node_is_the_node() {
         let net = |text: &str, bits| (text.parse().unwrap(), bits);

@@ -373,7 +373,7 @@ mod tests {
         assert!(!allowed(&rules, "::ffff:192.0.2.7", 80));
     }
 
-    /// N-L4: denying a name, with `*.` or without, denies its subtree.
+    /// Denying a name, with `*.` or without, denies its subtree.
     #[test]
     fn a_denied_name_denies_everything_below_it() {
         for denied in ["bad.test", "*.bad.test"] {
@@ -489,7 +489,7 @@ mod tests {
         }
     }
 
-    /// K-10: the spellings of a Service, and a denial of any of them.
+    /// The spellings of a Service, and a denial of any of them.
     #[test]
     fn a_private_name_is_allowed_and_denied_with_all_its_spellings() {
         let with = |allow: &[&str], deny: &[&str]| EgressRules {
@@ -559,7 +559,7 @@ mod tests {
             && !deny.iter().any(|r| hit(r, None, naively_denied))
     }
 
-    /// A denied name includes all names below it (N-L4).
+    /// A denied name includes all names below it.
     fn naively_denied(target: &str, host: &str) -> bool {
         let domain = target.strip_prefix("*.").unwrap_or(target);
         let is_name = host.parse::<std::net::IpAddr>().is_err();

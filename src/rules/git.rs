@@ -194,7 +194,7 @@ mod tests {
                 "POST https://a.test.example/acme/app/git-upload-pack",
                 true,
             ),
-            // Defect 9 of the review of agents: a push failed late and without a reason.
+            // Former fault: a push failed late and without a reason.
             (
                 &read,
                 "GET https://a.test.example/acme/app/info/refs?service=git-receive-pack",

@@ -1,5 +1,5 @@
 //! One service by several names: an engine's search list completes shorter and longer names to the same one, and
-//! programs use any of them (K-10).
+//! programs use any of them.
 //!
 //! With `search default.svc.cluster.local svc.cluster.local cluster.local` the rule `internal:postgres:5432` means
 //! `postgres.default.svc.cluster.local`, and so do `postgres.default` and `postgres.default.svc`. A spelling leads
@@ -86,7 +86,7 @@ mod tests {
         meant.iter().map(ToString::to_string).collect()
     }
 
-    /// K-10: one rule covers every spelling of its Service, and no other Service.
+    /// One rule covers every spelling of its Service, and no other Service.
     #[test]
     fn a_rule_means_every_spelling_of_its_service() {
         let whole = "postgres.default.svc.cluster.local";

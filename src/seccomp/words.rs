@@ -410,7 +410,7 @@ mod tests {
         );
     }
 
-    /// Finding 9 of the reading for honesty: the hint said that no annotation can allow it. NEWCOMER 1.7: there were
+    /// Former fault: the hint said that no annotation can allow it. There were
     /// three answers.
     #[test]
     fn the_calls_of_debuggers_have_a_profile() {

@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(counts.rest(heard(7)), []);
     }
 
-    /// Finding 2 of the honesty review: an attempt by address left no line.
+    /// Former fault: an attempt by address left no line.
     #[test]
     fn attempts_by_address_are_logged_soon_and_all_of_them_at_the_end() {
         let source = file(&snmp(0));
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(told, 2);
     }
 
-    /// Finding 10: a limit was logged only at the end, without its value.
+    /// Former fault: a limit was logged only at the end, without its value.
     #[test]
     fn a_limit_is_logged_with_its_value_when_it_is_reached() {
         let (events, limit) = (file("max 0\n"), file("64\n"));

@@ -307,7 +307,7 @@ mod tests {
         all
     }
 
-    /// Attacks a and b of the hostile reading: new forms faster than they get lines, and until the quota is used up.
+    /// New forms faster than they get lines, and until the quota is used up.
     #[test]
     fn an_action_that_needs_a_line_never_happens_without_one() {
         let fd = rustix::fs::memfd_create("journal", rustix::fs::MemfdFlags::CLOEXEC).unwrap();

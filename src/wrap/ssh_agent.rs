@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(left(&[cert, key]), [plain, signed, strange]);
     }
 
-    /// Finding 3 of the hostile reading: a sandbox makes `ssh-x` in its workspace, and gives that the sticky bit.
+    /// A sandbox makes `ssh-x` in its workspace, and gives that the sticky bit.
     #[test]
     fn a_directory_of_agents_is_one_in_the_temporary_directories_alone() {
         let made = |base: &Path| nix::unistd::mkdtemp(&base.join("ssh-XXXXXX")).unwrap();

@@ -484,7 +484,7 @@ mod tests {
 
     /// Probes of ordinary programs (libuv's io_uring, a kind of socket) are no news, and would be a line at each run.
     #[test]
-    fn denied_calls_are_said_with_an_option_or_with_where_the_reasons_are_and_probes_are_not() {
+    fn the_summary_names_the_option_for_denied_calls_and_no_probes() {
         let log = [
             call("ptrace", "EPERM", Some(3)),
             call("process_vm_readv", "EPERM", None),
@@ -512,7 +512,7 @@ mod tests {
         assert!(lines[0].ends_with(", 24 more"), "{lines:?}");
     }
 
-    /// NEWCOMER3, friction 7: git said "agent refused operation?", and `wrap` nothing.
+    /// Former fault: git said "agent refused operation?", and `wrap` nothing.
     #[test]
     fn a_signature_that_nobody_could_confirm_is_said_with_a_remedy() {
         let signature = |cause: &str| {
@@ -553,7 +553,7 @@ mod tests {
         assert_eq!(in_markdown("a=b|<c> @d [e](f)"), r"a=b\|\<c\> \@d \[e\](f)");
     }
 
-    /// NEWCOMER 1.4: the first denial says what to type, whatever its reason.
+    /// The first denial says what to type, whatever its reason.
     #[test]
     fn each_is_said_once_with_its_count_and_its_remedy() {
         for reason in &reasons() {

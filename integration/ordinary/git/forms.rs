@@ -5,7 +5,7 @@ use super::*;
 /// In every form of index, git's files stay visible, and other versions of them are refused.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_every_form_of_a_repository_is_understood() {
+fn every_form_of_a_repository_is_understood() {
     let docker = Docker::connect();
     for (name, options, then) in [
         ("sha256", &["--object-format=sha256"][..], &[][..]),
@@ -58,7 +58,7 @@ fn a_1_every_form_of_a_repository_is_understood() {
 /// A file that git was told not to check is hidden, and every git command works.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_a_secret_in_a_file_that_git_does_not_look_at_is_hidden() {
+fn a_secret_in_a_file_that_git_does_not_look_at_is_hidden() {
     let docker = Docker::connect();
     let project = Repository::new("skipped");
     project.write("a", "a\n");
@@ -85,7 +85,7 @@ fn a_1_a_secret_in_a_file_that_git_does_not_look_at_is_hidden() {
 /// it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_a_secret_in_a_file_that_git_has_is_refused_with_what_to_do() {
+fn a_secret_in_a_file_that_git_has_is_refused_with_what_to_do() {
     let docker = Docker::connect();
     let project = Repository::new("changed");
     project.write(".npmrc", "save-exact=true\n");
@@ -108,7 +108,7 @@ fn a_1_a_secret_in_a_file_that_git_has_is_refused_with_what_to_do() {
 /// If git is not told, or told otherwise, it stops with an error, and commits nothing in place of a secret.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_git_stops_at_a_hidden_file_rather_than_commit_something() {
+fn git_stops_at_a_hidden_file_rather_than_commit_something() {
     let docker = Docker::connect();
     let project = Repository::new("stops");
     project.write(".gitignore", "*.log\n!.netrc\n");

@@ -1,4 +1,4 @@
-//! Files that git has: no commit contains a hidden file, and files that git has, or that hold no secret, are not
+//! Files that git has: no commit contains a hidden file, and files that git has, or that hold no secret, are not
 //! hidden.
 
 mod crafted;
@@ -104,7 +104,7 @@ impl Drop for Repository {
 /// Git commands on committed files work as under runc: add, commit, stash, reset, checkout.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_a_repository_that_tracks_every_name_can_be_worked_in() {
+fn a_repository_that_tracks_every_name_can_be_worked_in() {
     let docker = Docker::connect();
     let project = Repository::new("tracked");
     for name in NAMES {
@@ -133,7 +133,7 @@ fn a_1_a_repository_that_tracks_every_name_can_be_worked_in() {
 /// ignored, as a secret should be, or not.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_what_is_hidden_is_nothing_that_git_would_add() {
+fn what_is_hidden_is_nothing_that_git_would_add() {
     let docker = Docker::connect();
     let project = Repository::new("untracked");
     project.write("a", "a\n");
@@ -178,7 +178,7 @@ const ODD: [&str; 12] = [
 /// Even files that no pattern ignores are left alone by each git command, and the node keeps no trace of that.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_git_is_told_to_ignore_hidden_files() {
+fn git_is_told_to_ignore_hidden_files() {
     let docker = Docker::connect();
     let project = Repository::new("told");
     project.git(&["config", "core.untrackedCache", "true"]).ok();
@@ -226,7 +226,7 @@ fn a_1_git_is_told_to_ignore_hidden_files() {
 /// A repository without an exclude file gets an empty one, with the repository's owner.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_a_missing_exclude_file_is_created() {
+fn a_missing_exclude_file_is_created() {
     use std::os::unix::fs::{MetadataExt, chown};
     let docker = Docker::connect();
     for (name, kept, runtime) in [
@@ -255,7 +255,7 @@ fn a_1_a_missing_exclude_file_is_created() {
 /// Submodules and second work trees have their repositories elsewhere in the mount.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_1_submodules_and_work_trees_are_told_too() {
+fn submodules_and_work_trees_are_told_too() {
     let docker = Docker::connect();
     let part = Repository::new("part");
     part.write("a", "a\n");

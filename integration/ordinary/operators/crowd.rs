@@ -1,4 +1,4 @@
-//! A node with many containers: a verb opens only the records that it needs (K-9).
+//! A node with many containers: a verb opens only the records that it needs.
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn bundle(node: &Node, name: &str) -> String {
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn k_9_create_kill_and_delete_open_no_record_of_the_others() {
+fn create_kill_and_delete_open_no_record_of_the_others() {
     let node = Node::new();
     let (one, two) = (bundle(&node, "net1"), bundle(&node, "net2"));
     let said = on_a_node_of_its_own(
@@ -84,7 +84,7 @@ fn k_9_create_kill_and_delete_open_no_record_of_the_others() {
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn k_9_a_container_that_is_not_in_the_index_is_still_found() {
+fn a_container_that_is_not_in_the_index_is_still_found() {
     let node = Node::new();
     let one = bundle(&node, "net1");
     let said = on_a_node_of_its_own(

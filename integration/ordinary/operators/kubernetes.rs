@@ -1,5 +1,4 @@
-//! docs/kubernetes.md and hack/kubernetes: the page quotes the files, and containerd and YAML parsers accept them
-//! (K-11).
+//! docs/kubernetes.md and hack/kubernetes: the page quotes the files, and containerd and YAML parsers accept them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +35,7 @@ fn files(ending: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn k_11_the_page_quotes_the_files_correctly() {
+fn the_page_quotes_the_files_correctly() {
     let page = text("docs/kubernetes.md");
     let first = text("hack/kubernetes/containerd-1.toml");
     assert_eq!(blocks(&page, "toml"), [""; 0], "the page has links to both");
@@ -94,7 +93,7 @@ fn matches(pattern: &[u8], key: &[u8]) -> bool {
 }
 
 #[test]
-fn k_11_a_misspelt_key_is_passed_on_and_refused_but_no_other_programs_key() {
+fn a_misspelt_key_is_passed_on_and_refused_but_no_other_programs_key() {
     let patterns = patterns();
     let passed = |key: &str| {
         patterns

@@ -1,5 +1,4 @@
-//! Operators: a node with many containers (K-9), names (K-12, U-B7), use at a terminal (U-B10, point 17), other suites
-//! (S).
+//! Operators: a node with many containers, names, use at a terminal, other suites.
 
 mod crowd;
 mod kubernetes;

@@ -1,4 +1,4 @@
-//! A container is found by its engine's names for it, from any directory and without `--root` (K-12, U-B7).
+//! A container is found by its engine's names for it, from any directory and without `--root`.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ const ALLOW: &str = "dev.agentbox.network.allow=names.example.test";
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn k_12_every_verb_for_users_accepts_dockers_name() {
+fn every_verb_for_users_accepts_dockers_name() {
     let docker = Docker::connect();
     let container = docker.start(
         &[runtime(), "--annotation", ALLOW, "test-musl"],
@@ -69,7 +69,7 @@ fn k_12_every_verb_for_users_accepts_dockers_name() {
     agentbox(&["state", name]).failed();
 }
 
-/// NEWCOMER3 frictions 4, 5, 8 and 19: whole cures, in Docker's words, and no empty answers.
+/// Whole cures, in Docker's words, and no empty answers.
 #[test]
 #[ignore = "needs the rig of hack/test"]
 fn empty_answers_and_errors_say_what_to_do() {
@@ -119,7 +119,7 @@ fn no_verb_changes_a_container_by_a_short_id_or_of_another_root() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn u_b7_list_all_names_the_walls_of_each_container() {
+fn list_all_names_the_walls_of_each_container() {
     let docker = Docker::connect();
     let walled = docker.start(
         &[runtime(), "--annotation", ALLOW, "test-musl"],

@@ -1,4 +1,4 @@
-//! Findings of other projects' suites and engines' tests (S-1, S-6, S-9).
+//! Findings of other projects' suites and engines' tests.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::direct::{Guard, Node, program};
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn s_1_lo_is_up_in_a_new_network_namespace() {
+fn lo_is_up_in_a_new_network_namespace() {
     let node = Node::new();
     let mut config = node.config(&["cat", "/sys/class/net/lo/flags", "/proc/net/route"]);
     // IFF_UP is the first bit.
@@ -45,7 +45,7 @@ fn run_beside(node: &Node, open: u32, policy: &str, config: &serde_json::Value) 
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn s_6_s_9_a_limit_of_descriptors_that_prevents_the_start_is_refused_with_one_that_does_not() {
+fn create_refuses_a_descriptor_limit_below_its_need() {
     let node = Node::new();
     let mut few = node.config(&["true"]);
     for (policy, open, soft, least) in [
@@ -69,7 +69,7 @@ fn s_6_s_9_a_limit_of_descriptors_that_prevents_the_start_is_refused_with_one_th
 
 #[test]
 #[ignore = "needs an engine: hack/rig"]
-fn s_6_s_9_a_capability_that_prevents_the_start_is_refused_by_name() {
+fn a_capability_that_prevents_the_start_is_refused_by_name() {
     let node = Node::new();
     let mut unbound = node.config(&["true"]);
     unbound["process"]["capabilities"] = json!({

@@ -123,7 +123,7 @@ fn u_all_2_an_error_is_a_plain_sentence_at_a_terminal_and_a_line_in_a_log() {
 }
 
 #[test]
-fn u_b10_a_message_is_one_readable_line_and_debug_has_all_of_it() {
+fn a_message_is_one_readable_line_and_debug_has_all_of_it() {
     let missing = "/nowhere".repeat(160);
     let said = |before: &[&str]| {
         let config = [
@@ -150,7 +150,7 @@ fn u_b10_a_message_is_one_readable_line_and_debug_has_all_of_it() {
 }
 
 #[test]
-fn u_b10_policy_check_prints_every_field_that_a_message_leaves_out() {
+fn policy_check_prints_every_field_that_a_message_leaves_out() {
     let asked = [
         "filesystem.mounts=keep",
         "filesystem.search=partial",
@@ -187,7 +187,7 @@ fn an_error_is_said_where_backtraces_are_wanted() {
 }
 
 #[test]
-fn u_c6_the_version_has_runcs_format_and_the_commit_is_the_clones() {
+fn the_version_has_runcs_format_and_the_commit_is_the_clones() {
     let out = into(Stdio::piped(), &["--version"]);
     let text = String::from_utf8(out.stdout).unwrap();
     let keys: Vec<&str> = text

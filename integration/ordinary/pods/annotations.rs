@@ -1,4 +1,4 @@
-//! K-4: a pod's annotations reach all of its containers, including its sandbox.
+//! A pod's annotations reach all of its containers, including its sandbox.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::direct::Node;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_4_containers_without_a_mount_ignore_and_report_annotations_about_it() {
+fn containers_without_a_mount_ignore_and_report_annotations_about_it() {
     let node = Node::new();
     let settings = "[allow]\nannotations = [\"filesystem.write\"]\n";
     let file = node.scratch.file("config.toml", settings);

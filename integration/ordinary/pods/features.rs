@@ -1,4 +1,4 @@
-//! K-12: `features` does not announce id-mapped mounts if a policy would refuse a pod's user namespace: containerd
+//! `features` does not announce id-mapped mounts if a policy would refuse a pod's user namespace: containerd
 //! tells the kubelet that both exist.
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::direct::Node;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_12_id_mapped_mounts_are_announced_only_if_they_are_allowed() {
+fn id_mapped_mounts_are_announced_only_if_they_are_allowed() {
     let node = Node::new();
     let file = |text: &str| node.scratch.file("config.toml", text);
     let promised = |options: &[&str]| {

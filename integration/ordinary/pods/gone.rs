@@ -1,4 +1,4 @@
-//! K-3: kill, kill --all and delete succeed like runc's, whatever another program has removed.
+//! Kill, kill --all and delete succeed like runc's, whatever another program has removed.
 
 use std::fs;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn await_stop(node: &Node, id: &str) {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_3_a_dead_container_without_state_is_killed_and_deleted() {
+fn a_dead_container_without_state_is_killed_and_deleted() {
     let node = Node::new();
     for policy in ["standard", "permissive", "unconfined"] {
         for force in [false, true] {
@@ -78,7 +78,7 @@ fn k_3_a_dead_container_without_state_is_killed_and_deleted() {
 /// A sandbox's network namespace is the engine's, which may remove it first.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_3_a_sandbox_whose_network_is_gone_is_killed_and_deleted() {
+fn a_sandbox_whose_network_is_gone_is_killed_and_deleted() {
     let node = Node::new();
     for policy in ["standard", "unconfined"] {
         let name = format!("k3-{policy}-{}", std::process::id());
@@ -100,7 +100,7 @@ fn k_3_a_sandbox_whose_network_is_gone_is_killed_and_deleted() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_3_a_running_container_without_state_is_killed_and_deleted() {
+fn a_running_container_without_state_is_killed_and_deleted() {
     let node = Node::new();
     for policy in ["standard", "permissive", "unconfined"] {
         for (name, verb) in [
@@ -125,7 +125,7 @@ fn k_3_a_running_container_without_state_is_killed_and_deleted() {
     }
 }
 
-/// K-7: the caller's directory may be removed, like that of containerd's shim after a pod's sandbox has ended.
+/// The caller's directory may be removed, like that of containerd's shim after a pod's sandbox has ended.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn exec_works_from_a_directory_that_is_gone() {

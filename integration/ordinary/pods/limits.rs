@@ -1,4 +1,4 @@
-//! K-2: a pod with less CPU time than a sidecar could use outside of it.
+//! A pod with less CPU time than a sidecar could use outside of it.
 
 use serde_json::json;
 
@@ -31,7 +31,7 @@ fn sidecars(pod: &Cgroup) -> usize {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_2_a_pod_with_less_processor_time_than_a_sidecar_may_use_starts() {
+fn a_pod_with_less_processor_time_than_a_sidecar_may_use_starts() {
     let node = Node::new();
     for (thousandths, annotations) in [
         (400, &[][..]),
@@ -56,7 +56,7 @@ fn k_2_a_pod_with_less_processor_time_than_a_sidecar_may_use_starts() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_2_a_running_pod_gets_less_processor_time_than_its_sidecar_may_use() {
+fn a_running_pod_gets_less_processor_time_than_its_sidecar_may_use() {
     let node = Node::new();
     let pod = Cgroup::new("k2-resized");
     limit(&pod, 2000);

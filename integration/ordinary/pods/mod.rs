@@ -1,5 +1,4 @@
-//! Pods in a kubelet's layout: their cgroups with limits, their volumes, their annotations, their sandboxes (K-2 to
-//! K-8).
+//! Pods in a kubelet's layout: their cgroups with limits, their volumes, their annotations, their sandboxes.
 
 mod annotations;
 mod calls;

@@ -1,4 +1,4 @@
-//! K-7: a kubelet recreates a pod that has lost its sidecar, because its sandbox ends when a member is created.
+//! A kubelet recreates a pod that has lost its sidecar, because its sandbox ends when a member is created.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub(super) fn member(node: &Node, sandbox: &str, annotations: &[(&str, &str)]) -
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_7_a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_created() {
+fn a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_created() {
     const ROLE: &str = "io.kubernetes.cri.container-type";
     const OF: &str = "io.kubernetes.cri.sandbox-id";
     let node = Node::of_cri();
@@ -96,10 +96,10 @@ pub(super) fn await_end(node: &Node, id: &str) {
     panic!("{id} still runs");
 }
 
-/// K-7: a sandbox ends with its sidecar, whatever its network mode, and so does every container.
+/// A sandbox ends with its sidecar, whatever its network mode, and so does every container.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_7_a_container_ends_when_its_sidecar_dies() {
+fn a_container_ends_when_its_sidecar_dies() {
     const ROLE: (&str, &str) = ("io.kubernetes.cri.container-type", "sandbox");
     const ALLOW: (&str, &str) = ("dev.agentbox.network.allow", "api.example.test");
     const NONE: (&str, &str) = ("dev.agentbox.network.mode", "none");

@@ -1,4 +1,4 @@
-//! Debuggers and chroot in a container (A-7, A-9; S02, S05 of docs/threats.md): the annotation allows debugging of the
+//! Debuggers and chroot in a container (S02, S05 of docs/threats.md): the annotation allows debugging of the
 //! container's own processes and no others.
 //!
 //! The risk: an exec process has more privileges than the container until its walls are raised. The test's hunter
@@ -36,7 +36,7 @@ fn traced(docker: &Docker, options: &[&str], mode: &str) -> String {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_9_an_annotation_lets_a_container_debug_its_own_processes() {
+fn an_annotation_lets_a_container_debug_its_own_processes() {
     let docker = Docker::connect();
     let works = "registers\tdone\npeek\t4711\nwritev\tdone\nreadv\tdone\t4712\nended\t7\n";
     let annotation = ["--annotation", DEBUGGERS];
@@ -74,7 +74,7 @@ fn a_9_an_annotation_lets_a_container_debug_its_own_processes() {
 /// The filter decides after the tracer (Linux 4.8), and no process in the container can remove it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn s_02_a_tracer_does_not_get_its_child_round_the_filter() {
+fn s02_a_tracer_does_not_get_its_child_round_the_filter() {
     let docker = Docker::connect();
     let options = ["--runtime=agentbox", "--annotation", DEBUGGERS];
     let expected = "getpid\tdone\nunshare\tEPERM\nmount\tEPERM\nkeyctl\tEPERM\nbpf\tEPERM\n\
@@ -88,7 +88,7 @@ fn s_02_a_tracer_does_not_get_its_child_round_the_filter() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn s_02_a_tracer_catches_no_half_made_process_of_exec() {
+fn s02_a_tracer_catches_no_half_made_process_of_exec() {
     let docker = Docker::connect();
     for user in ["0", "1000"] {
         let workspace = workspace();
@@ -166,7 +166,7 @@ fn the_hunter_catches_unfinished_processes_if_a_node_grants_sys_ptrace() {
 /// chroot works as under Docker: the walls are mounts, which stay whatever a process's root is.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn a_7_a_chroot_changes_the_root_and_no_wall() {
+fn a_chroot_changes_the_root_and_no_wall() {
     let docker = Docker::connect();
     let held =
         "jailed\tdone\nclimbed\tdone\nroot\tthe container's\nkcore\tabsent\nsysctl\tread-only\n";

@@ -12,7 +12,7 @@ const SECRET: &str = "the-secret-of-the-person";
 /// F2-H1: a directory that is part of a credential's name is renamed in one run, and read in the next.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f2_h1_a_directory_of_a_credentials_name_is_not_renamed() {
+fn a_directory_of_a_credentials_name_is_not_renamed() {
     const FILES: [&str; 3] = [
         "home/.cargo/credentials.toml",
         "h2/.config/gh/hosts.yml",
@@ -54,7 +54,7 @@ fn f2_h1_a_directory_of_a_credentials_name_is_not_renamed() {
 /// F2-H2: files are moved below a mount point of the node. The container sees the directory under that mount.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f2_h2_a_mount_point_of_the_node_hides_no_credential_and_no_socket() {
+fn a_mount_point_of_the_node_hides_no_credential_and_no_socket() {
     let node = Node::new();
     node.scratch.file("ws/proj/.aws/credentials", SECRET);
     let workspace = node.scratch.path("ws");
@@ -112,7 +112,7 @@ impl Drop for Mounts {
 /// F2-M3: an overlay's layer is a kernel file system under an unlisted name, also if the overlay covers it.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f2_m3_an_overlay_over_a_file_system_of_the_kernel_is_kept_out() {
+fn an_overlay_over_a_file_system_of_the_kernel_is_kept_out() {
     let mut tried = 0;
     for kind in [
         "proc",
@@ -159,7 +159,7 @@ fn f2_m3_an_overlay_over_a_file_system_of_the_kernel_is_kept_out() {
 /// F2-M2: a bind of a part of a file system whose root is not mounted.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f2_m2_a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file_system() {
+fn a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file_system() {
     let node = Node::new();
     let (all, bound, plain) = (
         node.scratch.dir("all"),
@@ -195,7 +195,7 @@ fn f2_m2_a_bind_without_the_mount_that_names_it_is_known_by_its_path_in_its_file
 /// F2-M1: a listed directory is a link on the node. Its target is inside a mount that gives the parent a second name.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f2_m1_where_a_link_of_the_list_leads_is_masked_under_every_name() {
+fn where_a_link_of_the_list_leads_is_masked_under_every_name() {
     let node = Node::new();
     node.scratch.file("disk/incus/secret", SECRET);
     let (disk, again) = (node.scratch.path("disk"), node.scratch.dir("again"));

@@ -18,7 +18,7 @@ const SECRET: &str = "the-secret-of-the-project";
 /// F-H4 a: one run moves a masked path's parent deeper than the search goes.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h4_a_credential_that_was_moved_deeper_stays_masked() {
+fn a_credential_that_was_moved_deeper_stays_masked() {
     for policy in ["strict", "standard", "permissive"] {
         let node = Node::new();
         node.scratch.file("ws/proj/.aws/credentials", SECRET);
@@ -39,7 +39,7 @@ fn f_h4_a_credential_that_was_moved_deeper_stays_masked() {
 /// F-H4 a, with a path that is a mount point on the node and an ordinary directory in the container.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h4_a_credential_below_a_mount_point_of_the_node_stays_masked() {
+fn a_credential_below_a_mount_point_of_the_node_stays_masked() {
     let node = Node::new();
     node.scratch.file("ws/proj/.aws/credentials", SECRET);
     let workspace = node.scratch.path("ws");
@@ -66,7 +66,7 @@ fn f_h4_a_credential_below_a_mount_point_of_the_node_stays_masked() {
 /// F-H4 b: one run makes so many files that a search would stop before the later ones.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h4_many_files_do_not_hide_a_credential_or_a_socket() {
+fn many_files_do_not_hide_a_credential_or_a_socket() {
     let node = Node::new();
     node.scratch.file("ws/zz/proj/.aws/credentials", SECRET);
     let workspace = node.scratch.path("ws");
@@ -213,10 +213,10 @@ fn agents_4_a_start_beside_a_build_is_not_refused() {
     }
 }
 
-/// F-M5: links and odd names need no mask, and prevent no start.
+/// Links and odd names need no mask, and prevent no start.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_m5_a_poisoned_workspace_starts_and_stays_safe() {
+fn a_poisoned_workspace_starts_and_stays_safe() {
     let node = Node::new();
     let workspace = node.scratch.dir("ws");
     let odd = Path::new(&workspace).join(std::ffi::OsStr::from_bytes(b"\xff\n\\x"));

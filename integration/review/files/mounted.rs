@@ -88,7 +88,7 @@ fn is_kept_out(what: &str, output: &crate::command::Finished) {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h3_a_volume_with_a_device_is_judged_as_the_device() {
+fn a_volume_with_a_device_is_judged_as_the_device() {
     let docker = Docker::connect();
     let settings = Settings::new("volume");
     let home = Scratch::new();
@@ -136,7 +136,7 @@ fn f_h3_a_volume_with_a_device_is_judged_as_the_device() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h3_an_ordinary_volume_and_one_with_a_device_of_a_project_stay_workspaces() {
+fn an_ordinary_volume_and_one_with_a_device_of_a_project_stay_workspaces() {
     let docker = Docker::connect();
     let home = Scratch::new();
     let project = home.dir("project");
@@ -163,7 +163,7 @@ fn f_h3_an_ordinary_volume_and_one_with_a_device_of_a_project_stay_workspaces() 
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h3_the_kernels_file_systems_are_known_wherever_they_are_mounted() {
+fn the_kernels_file_systems_are_known_wherever_they_are_mounted() {
     let node = Node::new();
     for (kind, file) in [
         ("proc", "/x/version"),
@@ -199,7 +199,7 @@ fn f_h3_the_kernels_file_systems_are_known_wherever_they_are_mounted() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
+fn a_bind_of_a_bind_is_judged_as_what_it_shows() {
     let node = Node::new();
     let settings = Settings::new("bind");
     node.scratch.file("me/.ssh/id", SECRET);
@@ -251,7 +251,7 @@ fn f_h3_a_bind_of_a_bind_is_judged_as_what_it_shows() {
 /// A kubelet's layout: a pod's volumes, and subPaths, which are binds of paths in them.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_1_a_kubelets_sub_path_is_judged_as_the_volume_or_the_path_of_the_node() {
+fn a_kubelets_sub_path_is_judged_as_the_volume_or_the_path_of_the_node() {
     let node = Node::new();
     let settings = Settings::new("kubelet");
     let pod = format!("/var/lib/kubelet/pods/review-{}", std::process::id());
@@ -309,7 +309,7 @@ fn k_1_a_kubelets_sub_path_is_judged_as_the_volume_or_the_path_of_the_node() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_h3_an_overlay_is_judged_as_its_layers() {
+fn an_overlay_is_judged_as_its_layers() {
     let node = Node::new();
     let settings = Settings::new("overlay");
     let (lower, place) = (node.scratch.dir("lower"), node.scratch.dir("place"));

@@ -6,10 +6,10 @@ use std::os::unix::fs::{lchown, symlink};
 use super::{bind, seen};
 use crate::direct::Node;
 
-/// F-M3: under every policy. The control: in a project directory the file can be made.
+/// Under every policy. The control: in a project directory the file can be made.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
+fn what_the_node_runs_as_root_is_no_workspace() {
     let node = Node::new();
     let name = format!("review-table-{}", std::process::id());
     let script = format!("touch {name} && echo written");
@@ -64,10 +64,10 @@ fn f_m3_what_the_node_runs_as_root_is_no_workspace() {
     }
 }
 
-/// F-M3: stores of hashes and keys cannot be read either.
+/// Stores of hashes and keys cannot be read either.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_m3_stores_of_secrets_do_not_come_in() {
+fn stores_of_secrets_do_not_come_in() {
     let node = Node::new();
     for place in [
         "/var/backups",
@@ -88,7 +88,7 @@ fn f_m3_stores_of_secrets_do_not_come_in() {
 /// reason.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_m4_a_link_that_an_agent_may_have_made_leads_nowhere() {
+fn a_link_that_an_agent_may_have_made_leads_nowhere() {
     let node = Node::new();
     let other = node.scratch.dir("other-project");
     let directory = node.scratch.dir("workspace");

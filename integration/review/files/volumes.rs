@@ -41,7 +41,7 @@ fn is_private(docker: &Docker, option: &str, on_the_node: &str) {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn h2_another_containers_volume_is_not_written() {
+fn another_containers_volume_is_not_written() {
     let docker = Docker::connect();
     let script = "echo precious >/data/f; echo ready; exec sleep 600";
     let db = docker.start(
@@ -56,7 +56,7 @@ fn h2_another_containers_volume_is_not_written() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn h2_a_volume_or_a_directory_that_is_called_so_is_not_written() {
+fn a_volume_or_a_directory_that_is_called_so_is_not_written() {
     let docker = Docker::connect();
     let (volume, scratch) = (name("volume"), Scratch::new());
     docker.call(&["volume", "create", &volume]).ok();
@@ -73,7 +73,7 @@ fn h2_a_volume_or_a_directory_that_is_called_so_is_not_written() {
 /// The volume belongs to the container under any root, and the caller's other options apply.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn h2_the_images_own_volume_is_scratch_with_its_bound() {
+fn the_images_own_volume_is_scratch_with_its_bound() {
     let docker = Docker::connect();
     let script = "cd /data && echo '#!/bin/sh' >run && chmod 700 run && ./run && mkdir -p a/b && mv run a/b/ && ls a/b";
     for more in [&["--read-only"][..], &["--user=1000"], &[]] {
@@ -102,7 +102,7 @@ fn h2_the_images_own_volume_is_scratch_with_its_bound() {
 /// A volume that contains the working directory is the workspace, like any mount.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn h2_a_volume_that_is_worked_in_is_the_workspace() {
+fn a_volume_that_is_worked_in_is_the_workspace() {
     let docker = Docker::connect();
     let scratch = Scratch::new();
     let place = scratch.dir(&format!("volumes/{}/_data", name("work")));
@@ -121,7 +121,7 @@ fn h2_a_volume_that_is_worked_in_is_the_workspace() {
 /// An overlay over two others cannot be the lower directory of another one (FILESYSTEM_MAX_STACK_DEPTH).
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn h2_where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
+fn where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
     let node = Node::new();
     let memory = node.scratch.dir("memory");
     let below = format!("volumes/{}/_data", name("stacked"));
@@ -163,7 +163,7 @@ fn h2_where_no_overlay_can_be_laid_it_is_read_only_and_explain_says_why() {
 /// container's.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn m3_memory_that_is_called_like_a_pods_is_not_written() {
+fn memory_that_is_called_like_a_pods_is_not_written() {
     let docker = Docker::connect();
     let scratch = Scratch::new();
     let memory = scratch.dir("memory");

@@ -1,4 +1,4 @@
-//! F-M2, U-B11: the choice of the workspace's mount, the writable part of a home, and the report on other mounts.
+//! F-M2: the choice of the workspace's mount, the writable part of a home, and the report on other mounts.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::docker::{Docker, Policy};
 /// F-M2: an image's WORKDIR does not choose which of the caller's mounts is writable.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_m2_strict_does_not_take_the_images_word_for_the_workspace() {
+fn strict_does_not_take_the_images_word_for_the_workspace() {
     let docker = Docker::connect();
     let scratch = crate::direct::Scratch::new();
     let (reference, work) = (scratch.dir("ref"), scratch.dir("work"));
@@ -52,7 +52,7 @@ fn f_m2_strict_does_not_take_the_images_word_for_the_workspace() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn f_m2_a_nodes_policy_pins_the_place_of_the_workspace() {
+fn a_nodes_policy_pins_the_place_of_the_workspace() {
     let node = Node::new();
     let policies = node.scratch.dir("policies");
     node.scratch.file(
@@ -116,10 +116,10 @@ fn agents_18_of_a_whole_home_the_working_directory_alone_is_written() {
     fs::remove_dir_all(&home).unwrap();
 }
 
-/// Point 18, U-B11: a requested mount that is left out is reported, or refused if the policy says so.
+/// A requested mount that is left out is reported, or refused if the policy says so.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn u_b11_what_is_left_out_is_named_by_explain_and_state_or_refused() {
+fn what_is_left_out_is_named_by_explain_and_state_or_refused() {
     let node = Node::new();
     let mut config = node.config(&["sleep", "60"]);
     config["mounts"].as_array_mut().unwrap().push(bind("/etc"));

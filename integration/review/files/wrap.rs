@@ -177,7 +177,7 @@ fn c1_credentials_and_sockets_in_a_directory_of_path_are_masked() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn m5c_a_whole_home_is_no_workspace_of_wrap() {
+fn a_whole_home_is_no_workspace_of_wrap() {
     let person = Person::new();
     for policy in ["strict", "standard", "permissive"] {
         for workspace in [person.home.as_str(), "/root"] {

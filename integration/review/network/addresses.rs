@@ -31,7 +31,7 @@ fn await_file(agent: &Agent<'_>, path: &str) {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h2_a_denied_address_is_reached_by_no_name() {
+fn a_denied_address_is_reached_by_no_name() {
     let docker = Docker::alone();
     let _turn = witness();
     let allow = "network.allow=other.example.test, other.example.test:80, *.example.test:80";
@@ -68,7 +68,7 @@ fn n_h2_a_denied_address_is_reached_by_no_name() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h2_a_denial_closes_what_leads_to_its_address_and_l4_what_is_below_its_name() {
+fn a_denial_closes_what_leads_to_its_address_and_what_is_below_its_name() {
     let docker = Docker::alone();
     let _turn = witness();
     let rules = "network.allow=api.example.test:22, api.example.test:80, deep.a.example.test:80, other.example.test:80";
@@ -107,7 +107,7 @@ fn n_h2_a_denial_closes_what_leads_to_its_address_and_l4_what_is_below_its_name(
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h2_an_approved_name_does_not_lead_to_a_denied_address() {
+fn an_approved_name_does_not_lead_to_a_denied_address() {
     let docker = Docker::alone();
     let _turn = witness();
     let agent = under(
@@ -130,7 +130,7 @@ fn n_h2_an_approved_name_does_not_lead_to_a_denied_address() {
 /// A deny rule of the ceiling applies to `internal:` names too.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h2_a_ceilings_denial_covers_internal_names() {
+fn a_ceilings_denial_covers_internal_names() {
     let docker = Docker::alone();
     let _turn = witness();
     internet();
@@ -159,7 +159,7 @@ fn n_h2_a_ceilings_denial_covers_internal_names() {
 /// If the company's proxy resolves names, the node cannot see their addresses: the combination is an error.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h2_a_denied_address_behind_a_proxy_that_resolves_is_refused() {
+fn a_denied_address_behind_a_proxy_that_resolves_is_refused() {
     let docker = Docker::alone();
     internet();
     let mut node = NodeFiles::default();
@@ -193,7 +193,7 @@ fn n_h2_a_denied_address_behind_a_proxy_that_resolves_is_refused() {
 /// N-H4, N-M1: public and private addresses where clouds serve credentials, under any name.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h4_no_name_leads_to_a_clouds_own_address() {
+fn no_name_leads_to_a_clouds_own_address() {
     let docker = Docker::alone();
     let _turn = witness();
     internet();
@@ -232,7 +232,7 @@ fn n_h4_no_name_leads_to_a_clouds_own_address() {
             assert_refused(&agent, &format!("http://{name}.example.test/"));
             assert_refused(&agent, &format!("http://{address}/"));
         }
-        // N-L2: the node's log says where the name led; the container does not learn it.
+        // The node's log says where the name led; the container does not learn it.
         let said = agent.curl(false, &["http://wire.example.test/"]);
         assert!(!said.stdout.contains("168.63"), "{said}");
         if !allow.contains("0.0.0.0") {
@@ -273,10 +273,10 @@ impl Drop for Floating {
     }
 }
 
-/// N-M2: an address that the node got after the container had started, and a neighbour in the node's public network.
+/// An address that the node got after the container had started, and a neighbour in the node's public network.
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m2_the_nodes_addresses_and_neighbours_are_those_of_the_moment() {
+fn the_nodes_addresses_and_neighbours_are_those_of_the_moment() {
     let docker = Docker::alone();
     let _turn = witness();
     let (floating, lan) = ("http://floating.example.test/", "http://lan.example.test/");

@@ -55,7 +55,7 @@ fn gone(id: &str, number: &str) {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m7_an_approval_grants_what_was_shown() {
+fn an_approval_grants_what_was_shown() {
     let docker = Docker::alone();
     let _turn = witness();
     let agent = under(

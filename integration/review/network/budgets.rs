@@ -24,7 +24,7 @@ const ALLOW: &str = "network.allow=api.example.test:80, files.example.test:80";
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m6_each_run_has_one_budget_of_bytes() {
+fn each_run_has_one_budget_of_bytes() {
     let docker = Docker::alone();
     let agent = under(&docker, &[ALLOW, "network.upload=1MiB"]);
     assert!(uploads(&agent), "the first");
@@ -67,7 +67,7 @@ fn names_that_connections_lead_to_count_as_sent_bytes() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m6_each_run_has_one_budget_of_names() {
+fn each_run_has_one_budget_of_names() {
     let docker = Docker::alone();
     let agent = under(&docker, &[ALLOW, "network.hosts=1"]);
     let reached = |host: &str| {

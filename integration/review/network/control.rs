@@ -1,4 +1,4 @@
-//! The sidecar's control socket answers only the node (N-L5, N18 of the threat list).
+//! The sidecar's control socket answers only the node (N18 of the threat list).
 
 use super::{agentbox, under};
 use crate::docker::Docker;
@@ -33,7 +33,7 @@ for _ in range(60):
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_l5_no_container_asks_a_sidecar() {
+fn no_container_asks_a_sidecar() {
     let docker = Docker::alone();
     let _turn = witness();
     let agent = under(&docker, &["network.allow=api.example.test:80"]);

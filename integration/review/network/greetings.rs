@@ -70,7 +70,7 @@ fn greet(agent: &Agent<'_>, how: &str, host: &str, port: &str, second: &str) -> 
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h3_a_second_greeting_names_nobody_else() {
+fn a_second_greeting_names_nobody_else() {
     let docker = Docker::alone();
     let _turn = witness();
     let second = || arrived(&["\"sni\"", "other.example.test"]);
@@ -137,7 +137,7 @@ except OSError:
 /// On ports other than 443: a record of another type, or an SSLv2 greeting, does not hide the greeting after it (N29).
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_h3_nothing_before_a_greeting_hides_it() {
+fn nothing_before_a_greeting_hides_it() {
     let docker = Docker::alone();
     let _turn = witness();
     let agent = under(&docker, &["network.allow=api.example.test:8443"]);

@@ -49,7 +49,7 @@ fn take(address: &str) -> usize {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_m6_what_leads_in_takes_from_the_budget() {
+fn what_leads_in_takes_from_the_budget() {
     let docker = Docker::alone();
     // The control: without a tight budget all bytes arrive.
     let (_free, address, _) = serving(&docker, &[]);

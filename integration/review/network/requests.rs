@@ -1,5 +1,5 @@
 //! Requests on port 80 that two servers would parse differently (N-L1; N34 of docs/threats.md), heads in single bytes
-//! (N-L7), and an omitted port (N-L8).
+//! and an omitted port.
 
 use super::under;
 use crate::docker::Docker;
@@ -32,7 +32,7 @@ print(got.count(b"HTTP/1.1 200"), got.count(b"HTTP/1.1 403"))
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_l1_no_body_hides_a_request_for_another_host() {
+fn no_body_hides_a_request_for_another_host() {
     let docker = Docker::alone();
     let _turn = witness();
     let control = Agent::free(&docker);
@@ -71,7 +71,7 @@ fn n_l1_no_body_hides_a_request_for_another_host() {
 
 #[test]
 #[ignore = "needs the rig of hack/test"]
-fn n_l7_and_l8_heads_in_single_bytes_and_ports_that_are_left_out_pass() {
+fn heads_in_single_bytes_and_ports_that_are_left_out_pass() {
     let docker = Docker::alone();
     let _turn = witness();
     let agent = under(&docker, &["network.allow=api.example.test:80"]);

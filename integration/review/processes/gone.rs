@@ -1,4 +1,4 @@
-//! K-3: a vanished container can be killed and deleted, even if parts of it were removed.
+//! A vanished container can be killed and deleted, even if parts of it were removed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -52,10 +52,10 @@ fn review_k_3_a_container_whose_cgroup_is_gone_is_killed_and_deleted() {
     }
 }
 
-/// A second mount of a hierarchy (a chroot's, another container's) may be read-only. It is not the one to use (K-3, S-3).
+/// A second mount of a hierarchy (a chroot's, another container's) may be read-only. It is not the one to use.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_3_a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {
+fn a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {
     let node = Node::new();
     let second = node.scratch.dir("second");
     let mounted = format!(

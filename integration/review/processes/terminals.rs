@@ -1,5 +1,5 @@
 //! F-H7 (docs/threats.md F28): the caller's terminal is never passed in, even if only some descriptors are the
-//! terminal. S-2: captured terminal output has no carriage returns. F-M6: a command cannot outlive `wrap`.
+//! terminal. Captured terminal output has no carriage returns. F-M6: a command cannot outlive `wrap`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -164,7 +164,7 @@ fn review_f_h7_a_detached_container_at_a_terminal_is_refused() {
     assert!(node.leftovers(&id).is_empty());
 }
 
-/// S-2: repeated twenty times, because it was a race.
+/// Repeated twenty times, because it was a race.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn review_s_2_captured_output_has_no_carriage_returns() {

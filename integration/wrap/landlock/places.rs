@@ -196,7 +196,7 @@ fn landlock_refuses_variables_that_it_sets() {
     }
 }
 
-/// The full walls' filter forbids listeners for system calls: the inner wrap says so, and nothing runs.
+/// The full walls' filter forbids listeners for system calls: the inner wrap names the sandbox, and nothing runs.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_within_the_full_walls_is_refused_with_the_reason() {

@@ -40,7 +40,7 @@ fn words(text: &str) -> Vec<String> {
     outcomes(text).into_values().collect()
 }
 
-/// NEWCOMER5, M3: a job's server and its database were refused in silence.
+/// Former fault: a job's server and its database were refused in silence.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_a_refused_server_and_a_refused_connection_are_named_with_their_options() {

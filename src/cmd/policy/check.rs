@@ -461,7 +461,7 @@ mod tests {
         });
         let (allowed, text) = ask("new.test", 443).verdict(&network);
         assert!(!allowed && text.contains("it waits 30 s"), "{text}");
-        // Finding 4 of the reading for honesty: in learn mode it said the opposite of the truth.
+        // Former fault: in learn mode it said the opposite of the truth.
         let mut learning = network.clone();
         learning.asking = Some(crate::rules::AskRules {
             learns: true,
@@ -481,7 +481,7 @@ mod tests {
         assert!(ask("bad.test", 443).unconfined().0);
     }
 
-    /// Finding 13 of the reading for honesty: a request in the form that programs use was denied, and the missing rule
+    /// Former fault: a request in the form that programs use was denied, and the missing rule
     /// would have allowed cleartext.
     #[test]
     fn a_cleartext_request_is_answered_as_the_sidecar_sends_it() {

@@ -74,7 +74,7 @@ pub enum Body {
 
 /// When to parse a head that comes in pieces: at the end of each line, and at each length that is a power of two. So
 /// the cuts do not matter, a bad request is refused early, and a head in single bytes costs little more than one in a
-/// single piece (N-L7).
+/// single piece.
 #[derive(Debug, Default)]
 pub struct Pieces {
     /// The length that was parsed last.

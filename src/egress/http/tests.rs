@@ -161,7 +161,7 @@ fn bodies_and_trailers_that_servers_pass_over_are_refused() {
     }
 }
 
-/// N-L7: a container must not use up the sidecar's time.
+/// A container must not use up the sidecar's time.
 #[test]
 fn a_head_in_single_bytes_is_not_read_again_and_again() {
     let long = format!(
@@ -256,7 +256,7 @@ fn a_path_alone_requests_the_proxys_refusals() {
     }
 }
 
-/// N-L8: without a port, the address and the field mean 80.
+/// Without a port, the address and the field mean 80.
 #[test]
 fn the_port_of_http_may_be_left_out_on_either_side() {
     for (address, field) in [

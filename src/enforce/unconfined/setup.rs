@@ -99,7 +99,7 @@ pub fn make(left: &UnconfinedSetup) -> Result<(), EnforceError> {
     })
 }
 
-/// As runc and crun do (S-1).
+/// As runc and crun do.
 fn set_lo_up() -> std::io::Result<()> {
     let mut route = RouteSocket::open()?;
     let lo = route.links()?.into_iter().find(|link| link.is_loopback());

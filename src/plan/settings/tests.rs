@@ -8,7 +8,7 @@ fn harmless(file: &str, text: &str) -> bool {
     settings.are_harmless(Path::new(file), text.as_bytes())
 }
 
-/// projects have these, and do not work without them.
+/// Projects have these, and do not work without them.
 #[test]
 fn a_projects_own_settings_are_harmless() {
     for (file, text) in [

@@ -197,7 +197,7 @@ fn the_words_say_which_writes_stay() {
     }
 }
 
-/// NEWCOMER2 F19: the line listed 33 files of /etc.
+/// Former fault: the line listed 33 files of /etc.
 #[test]
 fn the_words_count_the_files_of_etc_that_wrap_shows() {
     let mut plan = under("strict")

@@ -1,4 +1,4 @@
-//! no hidden file looks to git like a change.
+//! No hidden file looks to git like a change.
 
 use super::*;
 

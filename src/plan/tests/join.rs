@@ -219,7 +219,7 @@ fn only_a_network_that_stands_is_joined() {
 }
 
 #[test]
-fn n_m3_later_rules_are_compared_like_those_of_the_start() {
+fn later_rules_are_compared_like_those_of_the_start() {
     let own = |allow: &str, deny: &str| {
         let case = annotated(allowlist(allow), "network.deny", deny);
         case.resolved()

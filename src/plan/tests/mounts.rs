@@ -702,7 +702,7 @@ fn a_tmpfs_is_never_larger_than_the_policy_allows() {
     );
 }
 
-/// what a company adds to an image by a mount, and nothing beside it.
+/// What a company adds to an image by a mount, and nothing beside it.
 #[test]
 fn certificates_and_the_time_zone_are_mounted_read_only() {
     for (source, kind) in [
@@ -732,7 +732,7 @@ fn certificates_and_the_time_zone_are_mounted_read_only() {
     }
 }
 
-/// a setting without effect is an error that names one with effect.
+/// A setting without effect is an error that names one with effect.
 #[test]
 fn a_write_path_that_is_no_mount_is_refused_with_the_cure() {
     let message = under("permissive")

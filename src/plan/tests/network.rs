@@ -25,7 +25,7 @@ fn only_the_mode_allowlist_reaches_anything() {
             .plan()
             .network;
         assert_eq!(network.rules, EgressRules::default());
-        // Under `local` the proxy refuses.
+        // Under `local` the proxy refuses.
         assert_eq!(
             (network.proxy_env, network.refusing),
             (mode == "local", mode == "local")
@@ -34,7 +34,7 @@ fn only_the_mode_allowlist_reaches_anything() {
     assert_eq!(under("strict").plan().network.rules, EgressRules::default());
 }
 
-/// Defect 6 of the review of agents: git over SSH to a listed host was denied without a log line.
+/// Former fault: git over SSH to a listed host was denied without a log line.
 #[test]
 fn the_wall_listens_for_ssh_unless_the_workload_does() {
     let allowing = || under("standard").annotation("network.allow", "a.example.com");
@@ -125,7 +125,7 @@ fn a_running_container_gets_ports_that_its_sidecar_can_serve() {
         let ports = ports.iter().copied().collect();
         plan.network.opening(&ports, &policy, &plan.namespaces)
     };
-    // NEWCOMER3, friction 10: the cure could not be used on a running one.
+    // Former fault: the cure could not be used on a running one.
     let wrapped = under("standard").set("/linux", "namespaces", without_network());
     let error = open(&wrapped.plan(), &[3000]).unwrap_err().to_string();
     assert!(

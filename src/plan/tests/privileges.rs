@@ -69,7 +69,7 @@ fn an_ambient_capability_must_be_permitted_and_inheritable() {
         contradiction("effective", "permitted")
     );
     assert_eq!(sets("inheritable", Value::Null).ambient, BTreeSet::new());
-    // S-9: nor may an inheritable one be outside the bounding set.
+    // Nor may an inheritable one be outside the bounding set.
     assert_eq!(
         sets("bounding", json!(["CAP_KILL"])).contradiction(),
         contradiction("inheritable", "bounding")

@@ -1,4 +1,4 @@
-//! A pod's own volumes, and mounts that are none (K-5, K-6, K-8).
+//! A pod's own volumes, and mounts that are none.
 
 use super::*;
 use crate::plan::facts::TokenContent;
@@ -205,7 +205,7 @@ fn a_name_alone_makes_no_volume() {
 }
 
 #[test]
-fn k_6_an_empty_dir_is_the_pods_own_scratch() {
+fn an_empty_dir_is_the_pods_own_scratch() {
     let volume = format!("{VOLUMES}/kubernetes.io~empty-dir/cache");
     let sub = (format!("{SUBPATHS}/cache/app/0"), format!("{volume}/sub"));
     for (source, names) in [(volume.as_str(), &[][..]), (&sub.0, &[sub.1.as_str()])] {
@@ -244,7 +244,7 @@ fn k_6_an_empty_dir_is_the_pods_own_scratch() {
 }
 
 #[test]
-fn k_5_settings_are_readable_and_never_writable() {
+fn settings_are_readable_and_never_writable() {
     for plugin in ["kubernetes.io~configmap", "kubernetes.io~downward-api"] {
         let volume = format!("{VOLUMES}/{plugin}/v");
         for policy in ["standard", "permissive"] {
@@ -279,7 +279,7 @@ fn k_5_settings_are_readable_and_never_writable() {
 }
 
 #[test]
-fn k_5_an_image_of_the_pods_own_is_read_only() {
+fn an_image_of_the_pods_own_is_read_only() {
     const ROOT: &str = "/run/containerd/io.containerd.grpc.v1.cri/image-volumes";
     const STORE: &str = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots";
     let image = format!("{ROOT}/{ID}/b7988756");
@@ -356,7 +356,7 @@ fn secret(plugin: &str, holds: Option<TokenContent>, fields: [&str; 2]) -> Case 
 }
 
 #[test]
-fn k_5_fields_decide_about_secrets_and_tokens() {
+fn fields_decide_about_secrets_and_tokens() {
     use TokenContent::{NoToken, TokenAlone, TokenAndMore};
     const DROP: &str = "drop";
     const READ: &str = "read-only";
@@ -402,7 +402,7 @@ fn k_5_fields_decide_about_secrets_and_tokens() {
 }
 
 #[test]
-fn k_1_and_k_5_a_sub_path_is_checked_like_its_volume_and_foreign_secrets_are_never_mounted() {
+fn a_sub_path_is_checked_like_its_volume_and_foreign_secrets_are_never_mounted() {
     let volume = format!("{VOLUMES}/kubernetes.io~secret/s");
     let inside = format!("{volume}/..data/key");
     let sub = format!("{SUBPATHS}/s/app/0");
@@ -448,7 +448,7 @@ fn a_termination_message_with_another_name_is_refused() {
 }
 
 #[test]
-fn k_8_a_termination_message_is_writable_at_any_path_of_the_pods_choice() {
+fn a_termination_message_is_writable_at_any_path_of_the_pods_choice() {
     let log = format!("/var/lib/kubelet/pods/{UID}/containers/app/abfecb25");
     let message = |case: Case, kind, source: &str, place: &str| {
         let case = case.bind_of(kind, source, place);

@@ -372,7 +372,7 @@ fn a_write_path_that_is_no_mount_is_an_error() {
     assert!(refused.contains("workspace-at"), "{refused}");
 }
 
-/// Defect 13 of the review of agents: an omitted or read-only mount left no trace inside.
+/// Former fault: an omitted or read-only mount left no trace inside.
 #[test]
 fn a_container_can_read_which_mounts_are_less_than_requested() {
     let case = under("standard")

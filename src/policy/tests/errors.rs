@@ -409,9 +409,9 @@ fn every_error_is_one_readable_line() {
     }
 }
 
-/// U-B10: however long the names are, the message stays readable.
+/// However long the names are, the message stays readable.
 #[test]
-fn u_b10_long_lists_and_names_do_not_make_long_messages() {
+fn long_lists_and_names_do_not_make_long_messages() {
     let hosts: Vec<String> = (0..60)
         .map(|i| format!("internal:host-{i}.example.test"))
         .collect();

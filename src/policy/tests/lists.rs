@@ -20,7 +20,7 @@ fn ours() -> Case {
 }
 
 #[test]
-fn u_b11_an_annotation_adds_to_the_policys_list() {
+fn an_annotation_adds_to_the_policys_list() {
     let asked = |value: &str| ours().field("policy", "ours").field("network.allow", value);
     let resolved = asked("+,model.test:8443").resolved();
     assert_eq!(
@@ -41,7 +41,7 @@ fn u_b11_an_annotation_adds_to_the_policys_list() {
 }
 
 #[test]
-fn u_b11_a_file_adds_to_its_base_and_that_to_its_own() {
+fn a_file_adds_to_its_base_and_that_to_its_own() {
     let case = ours()
         .file("more", "base = \"ours\"\nnetwork.allow = [\"+\", \"@mirror\"]")
         .file("most", "base = \"more\"\nnetwork.allow = [\"+\", \"c.test\"]\nfilesystem.ephemeral = [\"+\", \"run\"]")
@@ -102,7 +102,7 @@ fn an_addition_without_a_base_or_without_items_is_an_error() {
     assert!(matches!(nothing.error(), PolicyError::File { .. }));
 }
 
-/// a caller who debugs the container's own processes requests it by annotation, like hosts.
+/// A caller who debugs the container's own processes requests it by annotation, like hosts.
 #[test]
 fn a9_a_debugger_needs_an_annotation_and_no_file_of_the_node() {
     let all = "process_vm_readv,process_vm_writev,ptrace";

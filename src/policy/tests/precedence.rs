@@ -230,7 +230,7 @@ fn the_default_is_narrowed_to_a_ceiling_and_never_replaced_by_it() {
 }
 
 #[test]
-fn n_h1_a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
+fn a_denial_in_the_ceiling_narrows_the_default_and_loosens_nothing() {
     let lab = |change: &str| {
         case().node("ceiling = \"lab\"").file(
             "lab",
@@ -392,7 +392,7 @@ fn without_a_ceiling_the_chosen_policy_limits_annotations() {
     assert!(matches!(error, PolicyError::ExceedsCeiling { .. }));
 }
 
-/// NEWCOMER 1.10: README's example did not work under podman. Its store tells that the image has no annotations of ours.
+/// Former fault: README's example did not work under podman. Its store tells that the image has no annotations of ours.
 #[test]
 fn a_caller_of_podman_loosens_what_a_caller_of_docker_does() {
     let of_caller = |case: Case| Case {
@@ -437,7 +437,7 @@ fn an_image_leaves_no_line_for_its_caller_out() {
 }
 
 #[test]
-fn f_c1_what_an_image_may_have_written_widens_nothing() {
+fn what_an_image_may_have_written_widens_nothing() {
     use errors::podman;
     // The review's image, with the caller's `strict` and without it.
     let image = |case: Case| {

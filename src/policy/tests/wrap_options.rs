@@ -103,7 +103,7 @@ fn the_users_proxy_counts_where_the_node_permits_it() {
     assert_eq!(upstream.names, UpstreamNames::Proxy);
 }
 
-/// NEWCOMER3, W5: after one `project` answer `--policy strict` reached that host.
+/// Former fault: after one `project` answer `--policy strict` reached that host.
 #[test]
 fn earlier_answers_give_no_network_to_a_policy_without_one() {
     let answered = |policy: &str| {
@@ -201,7 +201,7 @@ fn a_user_names_private_hosts_and_an_annotation_does_not() {
     );
 }
 
-/// NEWCOMER2 F17: the address of this machine's loopback led to root's files alone.
+/// Former fault: the address of this machine's loopback led to root's files alone.
 #[test]
 fn a_port_of_this_machine_names_connect() {
     for (rules, cure) in [
@@ -219,7 +219,7 @@ fn a_port_of_this_machine_names_connect() {
     assert!(!other.contains("--connect"), "{other}");
 }
 
-/// NEWCOMER2 F23: what the message says can be pasted into root's files, and permits it.
+/// What the message says can be pasted into root's files, and permits it.
 #[test]
 fn a_mode_or_a_policy_beyond_the_nodes_ceiling_has_the_files_lines() {
     let strict = "ceiling = \"strict\"\ndefault = \"strict\"";

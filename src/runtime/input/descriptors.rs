@@ -130,7 +130,7 @@ fn read_only(file: BorrowedFd<'_>) -> std::io::Result<OwnedFd> {
     Ok(opened)
 }
 
-/// Refuses, by its name (S-6), a limit of descriptors that is too low to set up the process: libcontainer would only
+/// Refuses, by its name, a limit of descriptors that is too low to set up the process: libcontainer would only
 /// say that a channel broke. Each layer of an image takes one more, and each descriptor that the caller left open.
 pub fn check_limit(
     process: &Process,

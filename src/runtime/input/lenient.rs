@@ -77,7 +77,7 @@ fn complete(value: &mut Value) -> bool {
     added
 }
 
-/// Translates flags of process.scheduler that the specification and its types spell differently (S-11) to the types'
+/// Translates flags of process.scheduler that the specification and its types spell differently to the types'
 /// spelling; returns whether there were any.
 fn spell(value: &mut Value) -> bool {
     const SPELLED: [(&str, &str); 2] = [
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn s_11_every_flag_of_the_scheduler_is_known_by_the_specifications_name() {
+    fn every_flag_of_the_scheduler_is_known_by_the_specifications_name() {
         for flag in [
             "RESET_ON_FORK",
             "RECLAIM",

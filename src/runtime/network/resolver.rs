@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(resolvers(""), EngineNames::default());
     }
 
-    /// K-10: the first name of a pod with a subdomain is its whole name.
+    /// The first name of a pod with a subdomain is its whole name.
     #[test]
     fn finds_the_engines_names_of_the_container() {
         let hosts = "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\n\

@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn n_m4_tightening_needs_no_permission() {
+    fn tightening_needs_no_permission() {
         let now = rules(&["a.test", "*.b.test", "c.test:22"], &["x.test"]);
         let list = |text: &str| Some(text.to_owned());
         for (asked, allow, deny) in [

@@ -1,4 +1,4 @@
-//! A pod whose sidecar died (K-7). Its network is then closed, and no container can join it. A kubelet remakes a pod
+//! A pod whose sidecar died. Its network is then closed, and no container can join it. A kubelet remakes a pod
 //! only when its sandbox ends. So a new member of such a pod, for example a restarted container, ends the sandbox.
 
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! An index from namespaces to containers: a `create` that joins a namespace by path reads only the records of the
-//! containers in it, and not those of the whole node (K-9).
+//! containers in it, and not those of the whole node.
 //!
 //! ```text
 //! /run/agentbox/namespaces/
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn k_9_only_records_of_the_namespace_and_unlisted_ones_are_read() {
+    fn only_records_of_the_namespace_and_unlisted_ones_are_read() {
         let run = Run::new("read");
         for (key, inode) in [("a", 1), ("b", 1), ("c", 2)] {
             run.container(key);

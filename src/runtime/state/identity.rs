@@ -277,7 +277,7 @@ mod tests {
         );
     }
 
-    /// NEWCOMER 1.5: nothing told the user that a published port leads nowhere.
+    /// Former fault: nothing told the user that a published port leads nowhere.
     #[test]
     fn dockers_files_say_which_ports_are_published() {
         let dir = TestDir::new("docker-ports");

@@ -195,7 +195,7 @@ fn notify_answers_the_same_errnos_through_the_listener() {
     }
 }
 
-/// Finding 11 of the reading for honesty: mount(2) was logged, and fsopen(2) was not.
+/// Former fault: mount(2) was logged, and fsopen(2) was not.
 #[test]
 fn attacks_answered_as_unknown_calls_are_logged_and_probes_of_libraries_are_not() {
     let (allow, deny) = (names(&[]), names(&[]));
@@ -502,7 +502,7 @@ fn attributes_are_refused_as_on_a_file_system_without_them() {
     }
 }
 
-/// F-L2: unlisted requests are unknown, except for drivers of devices that the node grants.
+/// Unlisted requests are unknown, except for drivers of devices that the node grants.
 #[test]
 fn ioctls_are_listed_unless_a_device_needs_its_own() {
     let (allow, deny) = (names(&[]), names(&[]));

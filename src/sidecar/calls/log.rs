@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((all[0].1, count), (1, 100_000));
     }
 
-    /// NEWCOMER 1.7: the hint is in the words of the tool that started the container.
+    /// The hint is in the words of the tool that started the container.
     #[test]
     fn the_hint_for_a_debuggers_call_is_in_the_words_of_the_tool() {
         for (tool, wanted) in [

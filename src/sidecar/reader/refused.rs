@@ -117,7 +117,7 @@ mod tests {
         (parts.status.as_u16(), parts.headers, body)
     }
 
-    /// Defect 9 of the review of agents: git showed only 403.
+    /// Former fault: git showed only 403.
     #[test]
     fn git_gets_a_text_and_every_other_client_json() {
         let (status, headers, body) = answered("git/2.39.5", false, 403);
@@ -128,7 +128,7 @@ mod tests {
         assert!(body.starts_with('{'));
     }
 
-    /// Defect 5: Codex asked five times, and lost 9.5 s.
+    /// Former fault: Codex asked five times, and lost 9.5 s.
     #[test]
     fn a_refused_websocket_is_told_that_there_is_none() {
         let (status, headers, _) = answered("codex", true, 403);

@@ -76,7 +76,7 @@ pub(super) async fn respond(stream: &TcpStream, status: u16, explanation: &Refus
     send(stream, status, &phrase, &explanation.json()).await;
 }
 
-/// The status line has the reason too: for CONNECT, clients show it and not the body (A-11).
+/// The status line has the reason too: for CONNECT, clients show it and not the body.
 async fn send(stream: &TcpStream, status: u16, phrase: &str, body: &[u8]) {
     let head = format!(
         "HTTP/1.1 {status} {phrase}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\

@@ -189,7 +189,7 @@ impl Refusal {
         is_missing.then(|| rule_for(host, port))
     }
 
-    /// The reason in words for the container, without the addresses of names inside the node's network (N-L2).
+    /// The reason in words for the container, without the addresses of names inside the node's network.
     pub fn for_container(&self) -> String {
         match self {
             Self::Address(..) => words::CLOSED_ADDRESS.to_owned(),

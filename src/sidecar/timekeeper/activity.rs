@@ -236,7 +236,7 @@ mod tests {
         IdleWatch::begin(at(300), sleep, at(1000), count(0, 0, 0))
     }
 
-    /// The hostile reading's first finding: each sample is a little late, and what happened since the last one counts.
+    /// Each sample is a little late, and what happened since the last one counts.
     #[test]
     fn activity_in_the_last_interval_before_the_limit_counts() {
         let late = Duration::from_millis(1);

@@ -393,7 +393,7 @@ mod tests {
         body
     }
 
-    /// N-M2: each form in which a route names its gateway.
+    /// Each form in which a route names its gateway.
     #[test]
     fn a_gateway_of_every_form_is_found() {
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
@@ -433,7 +433,7 @@ mod tests {
         }
     }
 
-    /// N-M2: routes that are nearly default ones.
+    /// Routes that are nearly default ones.
     #[test]
     fn a_short_prefix_is_a_default_route() {
         let gateway = IpAddr::from([192, 0, 2, 1]);
@@ -453,7 +453,7 @@ mod tests {
         }
     }
 
-    /// N-M2: a default route may name a nexthop object alone, or a group of them.
+    /// A default route may name a nexthop object alone, or a group of them.
     #[test]
     fn the_gateways_of_nexthop_objects_are_found() {
         let object = |id: u32, kind: u16, data: &[u8]| {

@@ -81,7 +81,7 @@ fn a_termination_message_with_another_name_is_not_mounted() {
 /// `explain` names all fields that a volume needs.
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_5_a_token_beside_other_data_needs_two_fields_and_both_are_named() {
+fn a_token_beside_other_data_needs_two_fields_and_both_are_named() {
     let node = Node::of_cri();
     let mut pod = Pod::new();
     let both = pod.filled("secret", "both", &[("key", "s3cr3t"), ("token", TOKEN)]);

@@ -1,4 +1,4 @@
-//! K-5, K-6, K-8: volumes of a pod in a kubelet's layout, whole and by subPath.
+//! Volumes of a pod in a kubelet's layout, whole and by subPath.
 
 mod again;
 mod own_secret;
@@ -173,7 +173,7 @@ fn bind(destination: &str, source: &str) -> Value {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_6_an_init_container_fills_an_empty_dir_and_the_app_works_in_it() {
+fn an_init_container_fills_an_empty_dir_and_the_app_works_in_it() {
     let node = Node::of_cri();
     for (policy, runs) in [("strict", false), ("standard", true), ("permissive", true)] {
         let mut pod = Pod::new();
@@ -215,7 +215,7 @@ const LOOK: &str = "for p in /v-*; do
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_5_each_kind_of_volume_follows_its_field_whole_and_by_sub_path() {
+fn each_kind_of_volume_follows_its_field_whole_and_by_sub_path() {
     let node = Node::of_cri();
     let mut pod = Pod::new();
     let config = pod.filled("configmap", "config", &[("key", "setting")]);
@@ -295,7 +295,7 @@ fn k_5_each_kind_of_volume_follows_its_field_whole_and_by_sub_path() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_5_explain_says_why_a_volume_is_omitted_and_which_field_mounts_it() {
+fn explain_says_why_a_volume_is_omitted_and_which_field_mounts_it() {
     let node = Node::of_cri();
     let mut pod = Pod::new();
     let secret = pod.filled("secret", "secret", &[("key", "s3cr3t")]);
@@ -351,7 +351,7 @@ fn a_secret_that_does_not_exist_yet_stays_out() {
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
-fn k_8_a_termination_message_arrives() {
+fn a_termination_message_arrives() {
     let node = Node::of_cri();
     let pod = Pod::new();
     for (number, place) in ["/dev/termination-log", "/tmp/why"].iter().enumerate() {

@@ -159,7 +159,7 @@ fn a_busy_workspace_is_searched() {
 }
 
 /// A build that makes and removes directories in several places without a pause: a search waits for a quiet moment
-/// (REVIEW-AGENTS 4; forty rounds were too few).
+/// (forty rounds were too few).
 #[test]
 fn several_directories_that_change_all_the_time_are_searched_in_a_quiet_moment() {
     let scratch = two("search-several", "z");

@@ -1,4 +1,4 @@
-//! files that git has stay visible, other contents of them are distinguished, and git is told about the rest.
+//! Files that git has stay visible, other contents of them are distinguished, and git is told about the rest.
 
 use super::*;
 use crate::plan::{GitState, UntrackedFile, VisibleFile, VisibleKind};
