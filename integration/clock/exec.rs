@@ -70,7 +70,7 @@ fn p02_direct_an_exec_ends_with_everything_that_it_has_started() {
     let (timed, control) = (mark(), mark());
     let ids = ["timed", "free"].map(|name| format!("{name}-{}", std::process::id()));
     let [id, free] = &ids;
-    let guard = started(&node, id, &[], &limit("4s"));
+    let guard = started(&node, id, &[], &limit("8s"));
     let _free = started(&node, free, &[], &json!({}));
     for (id, mark) in [(free, &control), (id, &timed)] {
         detached(&node, id, &stubborn(mark));
@@ -139,13 +139,13 @@ fn p02_docker_an_exec_ends_alone_and_also_in_a_paused_container() {
 fn p02_direct_a_lost_timekeeper_ends_the_exec_and_not_the_container() {
     let node = Node::new();
     let cases = [
-        ("STOP", &[0][..], "4s", OVER),
-        ("STOP", &[1][..], "4s", OVER),
+        ("STOP", &[0][..], "12s", OVER),
+        ("STOP", &[1][..], "12s", OVER),
         ("KILL", &[0][..], "1h", LOST),
         ("KILL", &[1][..], "1h", LOST),
         // Both: the next verb ends it.
         ("KILL", &[0, 1][..], "1h", LOST),
-        ("STOP", &[0, 1][..], "4s", OVER),
+        ("STOP", &[0, 1][..], "12s", OVER),
     ];
     at_once(&cases, |&(how, which, exec, cause)| {
         let id = format!("lost-{how}-{}-{}", which.len(), mark());
@@ -159,7 +159,7 @@ fn p02_direct_a_lost_timekeeper_ends_the_exec_and_not_the_container() {
         signal("STOP", &lost);
         signal(how, &lost);
         if which.len() == 2 && how == "STOP" {
-            std::thread::sleep(Duration::from_secs(12));
+            std::thread::sleep(Duration::from_secs(22));
             assert!(lives(&mark), "the control: nobody keeps its time");
         }
         await_that("they are gone", || {

@@ -542,7 +542,7 @@ fn direct_receipts_or_none_audit_finds_changes_of_an_ended_run() {
     only_the_receipt_is_missing(&audit());
     // The list names the run. Of all runs: those of other tests would push it out of the latest.
     fs::write(&node, &whole[..=last]).unwrap();
-    let listed = agentbox(&["audit"]);
+    let listed = agentbox(&["audit", "--wall", "keys"]);
     assert!(listed.code == 3 && listed.stderr.contains(name), "{listed}");
     fs::write(&node, &whole).unwrap();
     // A running container's emptied log is found too, at the next line.

@@ -172,6 +172,22 @@ fn a_connection_to_a_listener_is_no_attempt() {
     assert_eq!(events(&lines, is_counted), 4, "{lines:?}");
 }
 
+/// Waits until the sidecar has counted all attempts so far.
+#[track_caller]
+fn await_counted(id: &str) {
+    let denied = || {
+        let text = agentbox(&["network", "--format", "json", id]);
+        let network: Value = serde_json::from_str(&text).unwrap();
+        network["denied"].clone()
+    };
+    let stands_still = || {
+        let before = denied();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        denied() == before
+    };
+    assert!((0..60).any(|_| stands_still()), "{}", denied());
+}
+
 /// Two thousand ports of one host, a thousand hosts, and in the middle of it the attempt that matters.
 #[test]
 #[ignore = "needs the rig of hack/test"]
@@ -181,9 +197,12 @@ fn a_scan_is_bounded_and_hides_nothing() {
     python(
         &container,
         "for port in range(10000, 12000): attempt(socket.SOCK_STREAM, '10.1.2.3', port)\n\
-         for n in range(1000): attempt(socket.SOCK_STREAM, f'10.2.{n // 250}.{n % 250}', 2222)\n\
-         time.sleep(1)\n\
-         attempt(socket.SOCK_STREAM, '169.254.169.254', 80)\n\
+         for n in range(1000): attempt(socket.SOCK_STREAM, f'10.2.{n // 250}.{n % 250}', 2222)\n",
+    );
+    await_counted(&id);
+    python(
+        &container,
+        "attempt(socket.SOCK_STREAM, '169.254.169.254', 80)\n\
          for _ in range(500): attempt(socket.SOCK_DGRAM, '10.7.7.7', 161)\n",
     );
     drop(container);

@@ -230,16 +230,20 @@ for i in range(3000):
     try:
         s = socket.socket(); s.settimeout(2); s.connect(('127.0.0.1', 3128) if i % 2 else ('198.18.0.1', 80))
         s.sendall(b'GET /flood HTTP/1.1\\r\\nX: ' + b'y' * 100); held.append(s)
+        if len(held) == 50: open('/tmp/flood', 'w').close()
     except OSError: refused += 1
 print('held', len(held), 'refused', refused, flush=True)
-time.sleep(20)
+time.sleep(60)
 ";
     let id = agent.container.inspect("{{.Id}}");
     docker
         .call(&["exec", "-d", &id, "python3", "-c", flood])
         .ok();
+    let begun = "for i in $(seq 300); do test -e /tmp/flood && exit 0; sleep 0.1; done; exit 1";
+    agent.container.exec(&[], &["sh", "-c", begun]).ok();
     std::thread::sleep(std::time::Duration::from_secs(3));
-    let theirs = other.curl(true, &["http://api.example.test/during"]);
+    let during = ["--max-time", "25", "http://api.example.test/during"];
+    let theirs = other.curl(true, &during);
     assert!(
         theirs.stdout.contains("/during"),
         "another sandbox: {theirs}"

@@ -160,28 +160,19 @@ fn add_program(stage: &Stage, name: &str) {
 fn hostile_p08_a_process_that_is_stopped_before_its_program_shows_nothing_of_the_node() {
     let stage = Stage::new();
     add_hold(&stage);
-    for runtime in [Runtime::Unconfined, Runtime::Standard, Runtime::Runc] {
+    for runtime in [Runtime::Unconfined, Runtime::Standard] {
         let holder = Holder::start(&stage, runtime);
         for _ in 0..ROUNDS {
             holder.exec(&["true"]).ok();
         }
         let seen = holder.seen();
-        let own = if runtime == Runtime::Runc {
-            "runc:["
-        } else {
-            "agentbox"
-        };
         let caught: Vec<Round> = rounds(&seen)
             .into_iter()
-            .filter(|round| name(round).starts_with(own))
+            .filter(|round| name(round).starts_with("agentbox"))
             .collect();
         assert!(!caught.is_empty(), "{runtime:?}: none was stopped: {seen}");
-        let files: &[&str] = match runtime {
-            Runtime::Runc => &NAMESPACES,
-            _ => &FILES,
-        };
         for round in &caught {
-            let strange = strange(round, files);
+            let strange = strange(round, &FILES);
             assert!(strange.is_empty(), "{runtime:?} {strange:?}: {round:#?}");
         }
     }

@@ -89,7 +89,8 @@ int main(int argc, char *argv[]) {
         }
         printf("end\tround\t%s\n", is_stopped(process) ? "stopped" : "gone");
         fflush(stdout);
-        kill(found, SIGCONT);
+        // Every process, since the one found may be a thread that has ended when its process executed the program.
+        kill(-1, SIGCONT);
         // The caller waits for the process.
         for (int i = 0; i < 1000 && kill(found, 0) == 0; i++)
             usleep(1000);

@@ -105,7 +105,7 @@ cases! {
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(fs::metadata(t.share("ran")).is_err());
         t.start().ok();
-        for _ in 0..100 {
+        for _ in 0..1500 {
             if fs::metadata(t.share("ran")).is_ok() {
                 return;
             }

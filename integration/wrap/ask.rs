@@ -71,7 +71,7 @@ fn wrap(shell: &mut Shell, options: &str, script: &str) {
 fn question(shell: &mut Shell, host: &str) -> String {
     let shown = shell.wait_for(&format!(" connects to {host}:80, which no rule allows"));
     shell.wait_for(&format!("  {host}:80 > "));
-    std::thread::sleep(Duration::from_millis(900));
+    std::thread::sleep(Duration::from_millis(1300));
     shown
 }
 
@@ -288,7 +288,7 @@ fn wrap_ask_takes_no_word_that_was_begun_before_the_question() {
     ] {
         let (mut shell, before) = typed_evenly(&person, script, word);
         // The control: a word counts once the user has paused. The lasting answer needs its whole word.
-        std::thread::sleep(Duration::from_millis(900));
+        std::thread::sleep(Duration::from_millis(1300));
         shell.line("p");
         let shown = shell.wait_for("once, run, project, no or quiet: other.example.test:80 > ");
         assert!(!shown.contains("allowed"), "{word:?}: {shown:?}");

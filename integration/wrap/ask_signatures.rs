@@ -17,7 +17,7 @@ const SIGNS: &str = "echo hello >m; echo rea\"\"dy; while read -r what key; do r
 #[track_caller]
 fn question(shell: &mut Shell, line: &str) -> String {
     let shown = shell.wait_for(&format!("  {line} > "));
-    std::thread::sleep(Duration::from_millis(900));
+    std::thread::sleep(Duration::from_millis(1300));
     shown
 }
 
@@ -173,7 +173,7 @@ os._exit(0)
     let shown = shell.wait_for("Sign?");
     // A quote of the program's does not end the quotes.
     assert!(shown.contains("for \"x\\\" > once"), "{shown:?}");
-    std::thread::sleep(Duration::from_millis(900));
+    std::thread::sleep(Duration::from_millis(1300));
     shell.line("no");
     let shown = shell.wait_for("flood.");
     assert!(shown.contains("signed 0 of"), "{shown:?}");

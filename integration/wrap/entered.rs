@@ -260,7 +260,7 @@ fn exec_without_root_reaches_what_is_listed_and_its_denials_are_logged() {
         )
         .ok();
     let log = sandbox.call(&["audit"]).ok();
-    for words in ["name other.example.test: no rule", "bpf(0"] {
+    for words in ["name other.example.test", "bpf(0"] {
         assert!(log.contains(words), "{words}: {log}");
     }
 }
@@ -292,7 +292,7 @@ def program(pid):
         return 'hidden'
     except OSError:
         return 'gone'
-while time.time() < end:
+while time.time() < end and not os.path.exists('enough'):
     for pid in [int(p) for p in os.listdir('/proc') if p.isdigit()]:
         try:
             name = open('/proc/%d/comm' % pid).read().strip()
@@ -317,13 +317,15 @@ fn exec_without_root_shows_a_process_beside_it_nothing_before_its_program() {
     let _docker = Docker::connect();
     let person = Account::new();
     let attack = person.file("src/project/beside.py", BESIDE);
-    let script = format!("/usr/bin/python3 {attack} 8 >part; mv part beside; sleep 100");
+    let script = format!("/usr/bin/python3 {attack} 90 >part; mv part beside; sleep 100");
     let sandbox = OwnSandbox::start(&person, "beside", &[], &script);
     for _ in 0..12 {
         sandbox.exec(&[], "true").ok();
     }
     sandbox.exec(&[], "sleep 1; true").ok();
-    let said = person.does("cd src/project; until [ -e beside ]; do sleep 0.1; done; cat beside");
+    // Not after a time: a busy machine makes the calls above slow.
+    let said = person
+        .does("cd src/project; touch enough; until [ -e beside ]; do sleep 0.1; done; cat beside");
     let (first, rest) = said.split_once('\n').unwrap();
     assert_eq!(first, "saw True", "{said}");
     assert!(!rest.contains("agentbox"), "{said}");

@@ -8,6 +8,7 @@ use super::NodeDir;
 use super::account::Account;
 use super::agents::{AGENT, WALLS};
 use super::shell::Shell;
+use crate::clock::await_that;
 use crate::command::{Finished, run, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
@@ -702,6 +703,10 @@ fn n49_an_agent_has_a_placeholder_for_the_key_that_its_user_has_listed() {
                     "{walls} {name}: {said}"
                 );
             }
+            // The server writes its line after its answer.
+            await_that("the key arrives", || {
+                arrived(&["/variable\"", &key]) >= before + 2
+            });
             assert_eq!(
                 arrived(&["/variable\"", &key]),
                 before + 2,

@@ -350,8 +350,9 @@ fn f35_records_lie_where_no_sandbox_writes_and_carry_no_hooks() {
     // A record that names a hook, as an attacker with write access would leave it. The living one may be written meanwhile.
     let mark = format!("{}/hooked", person.home);
     let plant = format!(
-        "set -e; cd {records}; d=$(echo index/*-living); cp -r $d ${{d%living}}zz; \
-         python3 - ${{d%living}}zz/record.json <<'PY'\n\
+        "set -e; cd {records}; d=$(echo index/*-living); z=${{d%living}}zz; \
+         for i in $(seq 50); do cp -r $d $z 2>/dev/null && break; rm -rf $z; sleep 0.1; done; \
+         python3 - $z/record.json <<'PY'\n\
 import json, sys\n\
 path = sys.argv[1]\n\
 record = json.load(open(path))\n\
@@ -359,7 +360,7 @@ record.update(id='zz', init=None, sidecar=None, cgroups=[])\n\
 record['hooks'] = {{'poststop': [{{'path': '/bin/sh', 'args': ['sh', '-c', 'touch {mark}']}}]}}\n\
 json.dump(record, open(path, 'w'))\n\
 PY\n\
-         mkdir -m 700 wrap/zz; printf %s {records}/containers >wrap/zz/alive; ls ${{d%living}}zz >/dev/null"
+         mkdir -m 700 wrap/zz; printf %s {records}/containers >wrap/zz/alive; ls $z >/dev/null"
     );
     let mut living = person.alone(&[&program(), "wrap", "--name", "living", "--", "sleep", "600"]);
     let mut living = living.spawn().unwrap();

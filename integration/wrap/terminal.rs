@@ -161,7 +161,10 @@ fn wrap_tells_at_a_terminal_how_far_a_long_search_is() {
         assert_eq!(seen.contains(line), said, "{options}: {seen}");
         if let Some(at) = seen.rfind(line) {
             let (told, rest) = seen[at..].split_once("\u{1b}[K").unwrap();
-            assert!(told.contains(" entries") && !told.contains('\n'), "{told}");
+            // On a busy machine the last line is one of the second look, shortened in the middle.
+            let counts = [" entries", " directories"];
+            let has_count = counts.iter().any(|count| told.contains(count));
+            assert!(has_count && !told.contains('\n'), "{told}");
             assert!(rest.contains("workspace"), "{seen}");
         }
     };

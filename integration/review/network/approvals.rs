@@ -63,7 +63,7 @@ fn an_approval_grants_what_was_shown() {
         &[
             "network.allow=api.example.test",
             "network.on-unknown=ask",
-            "network.ask-seconds=10",
+            "network.ask-seconds=18",
         ],
     );
     let id = agent.container.inspect("{{.Id}}");

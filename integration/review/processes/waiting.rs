@@ -13,7 +13,7 @@ use crate::direct::{Node, Scratch, program};
 use crate::docker::{Docker, Policy};
 
 /// Far more than a command needs on a busy machine, and less than the deadline for stuck ones.
-const PROMPT: Duration = Duration::from_secs(15);
+const PROMPT: Duration = Duration::from_secs(25);
 
 /// More than the deadline of a half-made process.
 const IN_THE_END: Duration = Duration::from_secs(50);

@@ -71,7 +71,7 @@ fn p02_no_lingering_socket_stretches_the_time_limit_of_landlocks_walls() {
         "--connect",
         &port,
         "--timeout",
-        "8s",
+        "12s",
         "--set",
         "time.grace=1s",
     ]);
@@ -87,38 +87,49 @@ fn p02_no_lingering_socket_stretches_the_time_limit_of_landlocks_walls() {
     drop(wrap);
 }
 
+/// Runs a command line in a terminal as a shell with job control does: in a foreground group of its own. That group's parent
+/// is in its session, so that the kernel may stop it (an orphaned group's read fails instead, setpgid(2)).
+fn at_a_terminal(person: &Account, line: &str) -> Finished {
+    let run = format!("RUN={line}");
+    let shell = r#"bash -mc 'eval "$RUN"; exit $?'"#;
+    let command = ["env", &run, "script", "-qec", shell, "/dev/null"];
+    run_for(Duration::from_secs(60), &mut person.alone(&command))
+}
+
 /// `wrap` with a limit of some seconds, in a terminal, whose foreground group it is in.
 fn limited_at_a_terminal(person: &Account, script: &str) -> Finished {
     let program = program();
-    let wrap = format!(
-        "exec {program} wrap --walls landlock --quiet --timeout 5s --set time.grace=1s -- python3 -c '{script}'"
+    let line = format!(
+        "{program} wrap --walls landlock --quiet --timeout 10s --set time.grace=1s -- python3 -c '{script}'"
     );
-    let command = ["script", "-qec", &wrap, "/dev/null"];
-    run_for(Duration::from_secs(45), &mut person.alone(&command))
+    at_a_terminal(person, &line)
 }
 
 /// A read from the background stops the reader's whole group (SIGTTIN), which is `wrap`'s too.
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn p02_no_read_from_the_background_stops_landlocks_wrap() {
-    let _docker = Docker::connect();
-    let person = Account::new();
-    let ended = limited_at_a_terminal(
-        &person,
-        "
+    const SCRIPT: &str = "
 import os, signal, time
 if os.fork() == 0:
     os.setpgid(0, 0)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     os.tcsetpgrp(0, os.getpid())
     time.sleep(60)
-time.sleep(1)
+while os.getpgrp() == os.tcgetpgrp(0): time.sleep(0.1)
+print(\"in the background\", flush=True)
 if os.fork() == 0:
     os.read(0, 1)
-print(\"stopped\" if os.getpgrp() != os.tcgetpgrp(0) else \"in front\", flush=True)
-time.sleep(60)",
-    );
+time.sleep(60)";
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let ended = limited_at_a_terminal(&person, SCRIPT);
     assert_eq!(ended.code, 124, "{ended}");
+    assert!(ended.stdout.contains("in the background"), "{ended}");
+    // The control: a program that does not see to it is stopped, and its shell goes on.
+    let bare = at_a_terminal(&person, &format!("python3 -c '{SCRIPT}'"));
+    assert!(bare.stdout.contains("in the background"), "{bare}");
+    assert_eq!(bare.code, 128 + Signal::TTIN.as_raw(), "{bare}");
 }
 
 /// A descriptor is installed by the caller itself, once it has a processor: `wrap` waits for that, and not long.
@@ -137,11 +148,13 @@ os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 for _ in range(24):
     if os.fork() == 0:
         while True: pass
+print(\"busy\", flush=True)
 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 while True:
     for fd in os.openpty(): os.close(fd)",
     );
     assert_eq!(ended.code, 124, "{ended}");
+    assert!(ended.stdout.contains("busy"), "{ended}");
 }
 
 /// Starts `wrap` with a limit and a command that ignores SIGTERM, with a daemon. Each sleeps as long as `mark` says.
@@ -185,14 +198,16 @@ fn p02_a_wrap_that_is_held_up_stretches_no_time_limit_of_landlocks_walls() {
     for (by, number) in CALLERS.into_iter().zip(72516..) {
         let (limited, free) = (format!("{number}"), format!("{}", number + 10));
         let of = |mark: &str| format!("^sleep {mark}[.]");
-        let mut held = start(&person, by, "3s", &limited);
-        // The control.
+        // The control, first: a start on a busy machine takes longer than a short limit.
         let mut control = start(&person, by, "1h", &free);
-        until("both have begun", || {
-            runs(&of(&limited)) && runs(&of(&free))
-        });
-        signal(&held, Signal::STOP);
+        until("the control has begun", || runs(&of(&free)));
         signal(&control, Signal::STOP);
+        let mut held = start(&person, by, "8s", &limited);
+        until("the command has begun", || runs(&of(&limited)));
+        signal(&held, Signal::STOP);
+        until("both are stopped", || {
+            is_stopped(&held) && is_stopped(&control)
+        });
         until("the command ends", || !runs(&of(&limited)));
         assert!(is_stopped(&held) && is_stopped(&control), "{by}");
         assert!(runs(&of(&free)), "{by}");
@@ -281,7 +296,7 @@ fn p02_no_file_system_that_does_not_answer_stretches_the_time_limit_of_landlocks
     let calls = ["connect", "chmod"];
     let slow = calls.map(|call| SlowFiles::at(&format!("{}/{call}", person.project)));
     let start = |call: &str, mark: &str| {
-        let options = ["--quiet", "--timeout", "4s", "--set", "time.grace=1s"];
+        let options = ["--quiet", "--timeout", "8s", "--set", "time.grace=1s"];
         let wrap = ["wrap", "--walls", "landlock"];
         let command = ["--", "python3", "-c", HELD, mark, call];
         let mut wrap = called(&person, "alone", &[&wrap[..], &options, &command].concat());

@@ -342,7 +342,7 @@ while True:
 fn landlock_callers_that_die_while_they_connect_hold_up_no_time_limit() {
     let _docker = Docker::connect();
     let person = Account::new();
-    let options = ["--timeout", "5s", "--set", "time.grace=1s"];
+    let options = ["--timeout", "10s", "--set", "time.grace=1s"];
     let said = python(&person, "alone", &options, KILLED);
     assert_eq!(said.code, 124, "{said}");
     let line = "127.0.0.1:3000; --publish 3000 lets it listen";
