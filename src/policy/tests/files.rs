@@ -188,8 +188,9 @@ fn the_documented_files_work_as_documented() {
     };
     assert_eq!(config, unchanged);
 
-    let ci = case().file("ci", &example("ci.toml")).flag("ci");
-    let PolicyError::ExceedsCeiling { over, .. } = ci.error() else {
+    let builds = case().file("builds", &example("builds.toml"));
+    let builds = builds.flag("builds");
+    let PolicyError::ExceedsCeiling { over, .. } = builds.error() else {
         panic!("the documentation says that it exceeds permissive");
     };
     assert_eq!(over.len(), 1);
