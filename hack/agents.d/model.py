@@ -3,19 +3,29 @@
 
     model.py PORT SCRIPT LOG CERTIFICATE KEY
 
-Speaks the Anthropic Messages API, OpenAI's Responses API and Gemini's generateContent, streaming or not, over TLS. SCRIPT is
-a JSON list of shell commands: each is a call of the shell tool that the agent offers, one after the other as the agent brings
-the results back; then comes a last word. Every result is one JSON line of LOG, and so is the key of every request for words. Standard
+Speaks the Anthropic Messages API, OpenAI's Responses and Chat Completions and Gemini's generateContent, streaming or not, over
+TLS. SCRIPT is a JSON list of shell commands: each is a call of the shell tool that the agent offers, one after the other as the
+agent brings the results back; then comes a last word. An agent without tools (aider) gets the change as text. Every result is one JSON line of LOG, and so is the key of every request for words. Standard
 library only.
 """
 
 import http.server
 import json
+import re
 import socketserver
 import ssl
 import sys
 
 SHELL = ("bash", "shell", "exec_command", "shell_command", "run_shell_command")
+EDIT = """calc.js
+```
+<<<<<<< SEARCH
+exports.add = (a, b) => a - b
+=======
+exports.add = (a, b) => a + b
+>>>>>>> REPLACE
+```
+"""
 
 
 def arguments_for(schema, command):
@@ -68,6 +78,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.anthropic(request)
         elif path.endswith("/responses"):
             self.openai(request)
+        elif path.endswith("/chat/completions"):
+            self.chat(request)
         elif "generateContent" in path.replace("streamGenerate", "generate") or path.endswith(":streamGenerateContent"):
             self.gemini(request, "stream" in path)
         elif path.endswith("/count_tokens"):
@@ -129,6 +141,43 @@ class Handler(http.server.BaseHTTPRequestHandler):
             {"type": "response.output_item.done", "output_index": 0, "item": item},
             {"type": "response.completed", "response": {"id": "r1", "usage": usage, "output": [item]}},
         ])
+
+    def chat(self, request):
+        messages = request.get("messages", [])
+        text = None
+        if not request.get("tools"):
+            text = self.words(json.dumps(messages[:1]), messages[-1].get("content") if messages else "")
+        results = [json.dumps(m.get("content")) for m in messages if m.get("role") == "tool"]
+        call = self.step(request.get("tools") or [], results)
+        reason = "stop" if call is None else "tool_calls"
+        if call is None:
+            message = {"role": "assistant", "content": text or "All done."}
+        else:
+            name, arguments, ident = call
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            message = {"role": "assistant", "content": None,
+                       "tool_calls": [{"index": 0, "id": ident, "type": "function", "function": function}]}
+        usage = {"prompt_tokens": 10, "completion_tokens": 10, "total_tokens": 20}
+        head = {"id": "c1", "created": 1, "model": request.get("model", "m"), "usage": usage}
+        if not request.get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": reason}
+            return self.answer({**head, "object": "chat.completion", "choices": [choice]})
+        choices = [{"index": 0, "delta": message, "finish_reason": None}, {"index": 0, "delta": {}, "finish_reason": reason}]
+        lines = [json.dumps({**head, "object": "chat.completion.chunk", "choices": [c]}) for c in choices]
+        self.send("text/event-stream", "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"]).encode())
+
+    def words(self, system, last):
+        """For an agent without tools: the message of a commit, the change, or the last word on what its tests printed."""
+        last = last if isinstance(last, str) else json.dumps(last)
+        if "commit message" in system:
+            return "add adds"
+        names = [re.findall(r"echo ([\w-]+)", command)[-1] for command in SCRIPT]
+        done = [name for name in names if re.search(rf"^{name}\b", last, re.MULTILINE)]
+        if not done:
+            return EDIT
+        with open(LOG, "a") as log:
+            log.write(json.dumps({"step": len(done), "said": last}) + "\n")
+        return "All done."
 
     def gemini(self, request, stream):
         parts = [p for c in request.get("contents", []) for p in c.get("parts", [])]

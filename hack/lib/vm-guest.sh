@@ -448,6 +448,26 @@ containers_start_beside_fallback_tunnels() {
     equal "$($BIN wrap -- echo wrapped)" wrapped
 }
 
+# A limit of time stays the same however the machine's clock is set.
+a_clock_that_jumps_changes_no_limit() {
+    local jump begin wrap rc
+    mkdir -p /srv/project && cd /srv/project
+    for jump in '+1 hour' '-1 hour'; do
+        begin=$(cut -d. -f1 /proc/uptime)
+        $BIN wrap --timeout 40s -- sleep 200 &
+        wrap=$!
+        sleep 10
+        date -s "$jump"
+        # The control: the clock has jumped, and nothing has ended for it.
+        kill -0 $wrap || fail "$jump ended it at once"
+        rc=0
+        wait $wrap || rc=$?
+        equal "$rc" 124
+        begin=$(($(cut -d. -f1 /proc/uptime) - begin))
+        [ $begin -ge 39 ] && [ $begin -lt 90 ] || fail "$jump: it ended after $begin s"
+    done
+}
+
 install_all >/tmp/install.log 2>&1 || { echo "could not set the machine up"; tail -20 /tmp/install.log; }
 echo "Linux $RELEASE, $(systemctl --version | head -1), Docker $(docker version -f '{{.Server.Version}}'), $(podman --version)"
 check "the machine has cgroup v2 and systemd" the_machine_is_what_it_should_be
@@ -476,5 +496,6 @@ check "features and wrap" seccomp_and_landlock_are_this_kernels
 check "wrap without root, with a systemd of the user's" a_users_wrap_is_limited
 check "wrap without root, in a unit with a cgroup of its own" a_cgroup_that_was_given_to_a_unit_is_used
 check "wrap without root, without a cgroup" a_limit_that_nothing_holds_is_refused
+check "wrap: a clock that jumps" a_clock_that_jumps_changes_no_limit
 check "agentbox: beside fallback tunnels" containers_start_beside_fallback_tunnels
 echo "$PASSED passed, $FAILED failed"
