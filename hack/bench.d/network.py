@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-import wrapped
-from stats import difference, ratio, table
+from stats import difference, goal, ratio, table
 
 NAME, ADDRESS, PORT = "server.example.test", "198.51.100.10", "5000"
 # Engines name a bundle's directory by the container's id.
@@ -227,7 +226,7 @@ class Network:
         bars, more = [], []
         # A tunnel takes a round trip more than what is forwarded, and tinyproxy has threads on both cores. The sidecar makes
         # 22 system calls for a tunnel, all of them of its two sockets.
-        judges = {TRANSPARENT: self.bench.bar, CONNECT: wrapped.goal}
+        judges = {TRANSPARENT: self.bench.bar, CONNECT: goal}
         for ours in [TRANSPARENT, CONNECT]:
             short = ours.name.split(", ")[1]
             tunnel, forwards, any_way = best(kept, TUNNELS), best(kept, FORWARDS), best(new, TUNNELS + FORWARDS)

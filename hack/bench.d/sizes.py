@@ -9,8 +9,8 @@ from pathlib import Path
 from statistics import median
 from typing import Callable
 
-from stats import estimate, table
-from wrapped import AS_USER, PROGRAM, USER, goal
+from stats import estimate, goal, table
+from wrapped import AS_USER, PROGRAM, USER
 
 HOME = Path("/srv/bench-user")
 # How much dearer an item may be where there are many: pages and caches are fuller.

@@ -64,3 +64,8 @@ def table(head, rows):
 
     rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
     return "\n".join([line(cells[0]), rule, *(line(row) for row in cells[1:])])
+
+
+def goal(name, measured, limit):
+    """A row with what is aimed at. What misses it is said, and does not fail the benchmark: docs/benchmarks.md says why."""
+    return [name, measured.text(), f"<= {limit}", {"FAILED": "missed"}.get(outcome := verdict(measured, limit), outcome)]
