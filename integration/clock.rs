@@ -17,12 +17,12 @@ use crate::wrap::NodeDir;
 use crate::wrap::account::Account;
 
 /// Longer than any limit of these tests takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not after a minute: {what}");
+        assert!(start.elapsed() < PATIENCE, "not after {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }

@@ -49,9 +49,42 @@ impl std::fmt::Display for Finished {
 /// A program that runs longer than this hangs. A busy machine makes honest ones slow.
 pub const HANGS: Duration = Duration::from_secs(180);
 
+/// Fails a test that could not be carried out: neither did an attack get through, nor was it refused. hack/test repeats such a
+/// test alone, by this word.
+#[track_caller]
+pub fn undecided(why: &str) -> ! {
+    panic!("undecided: {why}");
+}
+
+/// What `look` finds, as soon as it finds it. `Err` is what there is meanwhile, for the message.
+#[track_caller]
+pub fn awaited<T, S: std::fmt::Display>(what: &str, mut look: impl FnMut() -> Result<T, S>) -> T {
+    let start = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return found,
+            Err(seen) if start.elapsed() > HANGS => {
+                undecided(&format!("{what}: not in {HANGS:?}: {seen}"))
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+        }
+    }
+}
+
+/// The same for what is so or not.
+#[track_caller]
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    awaited(what, || is_so().then_some(()).ok_or("it is not so"));
+}
+
 /// Runs a program to its end. One that hangs fails the test.
 pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Finished {
-    run_for(HANGS, Command::new(program).args(arguments))
+    finish(Command::new(program).args(arguments))
+}
+
+/// Runs `command` to its end. One that hangs fails the test.
+pub fn finish(command: &mut Command) -> Finished {
+    run_for(HANGS, command)
 }
 
 /// Runs `command` to its end. If it outlives `limit`, it is killed and the test fails.
@@ -73,7 +106,7 @@ pub fn run_for(limit: Duration, command: &mut Command) -> Finished {
             let _ = Command::new("kill")
                 .args(["-KILL", &pid.to_string()])
                 .status();
-            panic!("`{line}` was still running after {limit:?}");
+            undecided(&format!("`{line}` was still running after {limit:?}"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

@@ -19,6 +19,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use rustix::process::WaitOptions;
 
 use crate::alone::alone;
+use crate::command::await_that;
 
 pub fn config(mode: InnerMode) -> InnerConfig<'static> {
     InnerConfig {
@@ -387,13 +388,10 @@ fn belongs_to_the_containers_user_namespace() {
 /// Waits until the process has left our user namespace.
 fn user_namespace_of(pid: u32) -> String {
     let path = format!("/proc/{pid}/ns/user");
-    for _ in 0..500 {
-        if fs::read_link(&path).unwrap() != fs::read_link("/proc/self/ns/user").unwrap() {
-            return path;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{path} did not change");
+    await_that("a user namespace of its own", || {
+        fs::read_link(&path).unwrap() != fs::read_link("/proc/self/ns/user").unwrap()
+    });
+    path
 }
 
 #[expect(unsafe_code, reason = "no safe wrapper for NS_GET_USERNS")]

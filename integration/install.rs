@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{Finished, HANGS, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 
 /// A root to install into, removed when dropped.
@@ -22,8 +22,7 @@ impl Root {
 
     fn install(&self, arguments: &[&str]) -> Finished {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("hack/install");
-        run_for(
-            HANGS,
+        finish(
             Command::new(script)
                 .args(arguments)
                 .env("DESTDIR", &self.0)
@@ -375,7 +374,7 @@ fn a_directory_that_cannot_be_written_stops_it_before_the_first_step() {
         .arg(root.0.join("etc/docker"))
         .arg(program())
         .arg(&root.0);
-    let said = run_for(HANGS, &mut command).failed();
+    let said = finish(&mut command).failed();
     assert!(
         said.contains("etc/docker\": Read-only file system (os error 30); nothing was changed"),
         "{said}"

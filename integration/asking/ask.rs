@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::{Agent, agentbox, arrived, witness_of_own_requests};
+use crate::command::awaited;
 use crate::docker::{Docker, runtime};
 
 /// Holds a tunnel to a server that speaks first, until it is closed.
@@ -41,17 +42,15 @@ impl Agent<'_> {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Waits at most ten seconds until this many connections wait.
+    /// Waits until this many connections wait.
     #[track_caller]
     fn await_waiting(&self, count: usize) -> Vec<serde_json::Value> {
-        for _ in 0..100 {
+        awaited("waiting connections", || {
             let waiting = self.approvals();
-            if waiting.len() == count {
-                return waiting;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("not {count}: {:?}", self.approvals());
+            (waiting.len() == count)
+                .then_some(waiting)
+                .ok_or_else(|| format!("not {count}: {:?}", self.approvals()))
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::command::await_that;
 use crate::direct::rootfs;
 
 /// An engine of a test's own, beside the rig's. It is killed without notice, and started again.

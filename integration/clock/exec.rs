@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use crate::command::await_that;
 
 const OVER: &str = "its time was over (time.exec)";
 const LOST: &str = "the process that keeps its time was killed (time.exec)";

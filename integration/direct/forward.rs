@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use serde_json::json;
 
 use super::{Node, Scratch};
+use crate::command::awaited;
 
 /// rsyslog with the page's configuration, except for the place of its output.
 struct Shipper {
@@ -49,13 +49,10 @@ impl Shipper {
     /// Waits until all lines of these files, and no others, have arrived.
     #[track_caller]
     fn await_all(&self, id: &str, expected: &BTreeSet<String>) {
-        for _ in 0..200 {
-            if self.shipped(id) == *expected {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        assert_eq!(self.shipped(id), *expected);
+        awaited("the shipped lines", || match self.shipped(id) {
+            lines if lines == *expected => Ok(()),
+            lines => Err(format!("{lines:?}, not {expected:?}")),
+        });
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::{Node, program};
+use crate::command::{HANGS, await_that};
 
 /// Processes that belong to the container: by the bundle in their arguments, or by its id in their cgroups.
 fn processes(bundle: &str, id: &str) -> Vec<String> {
@@ -56,7 +57,7 @@ fn direct_a_creation_that_is_killed_leaves_nothing_after_a_forced_delete() {
         let start = Instant::now();
         let mut left = processes(&bundle, &id);
         // Processes without a parent end by themselves a moment later.
-        while !left.is_empty() && start.elapsed() < Duration::from_secs(30) {
+        while !left.is_empty() && start.elapsed() < HANGS {
             std::thread::sleep(Duration::from_millis(20));
             left = processes(&bundle, &id);
         }
@@ -142,10 +143,7 @@ fn direct_a_container_without_libcontainers_part_is_stopped() {
     node.call(&["run", "--detach", "--bundle", &bundle, &id])
         .ok();
     let stopped = || Some("stopped".to_owned());
-    let start = Instant::now();
-    while statuses(&node, &id)[0] != stopped() {
-        assert!(start.elapsed() < Duration::from_secs(30), "it does not end");
-    }
+    await_that("it ends", || statuses(&node, &id)[0] == stopped());
     fs::remove_dir_all(format!("{}/{id}", node.root)).unwrap();
     assert_eq!(statuses(&node, &id), [stopped(), stopped(), stopped()]);
     // Like engines, which delete ended containers.

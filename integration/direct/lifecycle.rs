@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{Guard, Node, program};
+use crate::command::{await_that, awaited};
 
 fn id(name: &str) -> String {
     format!("{name}-{}", std::process::id())
@@ -18,18 +19,13 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// Waits at most ten seconds for this status from `state`.
+/// Waits for this status from `state`.
 #[track_caller]
 fn await_status(node: &Node, id: &str, status: &str) {
-    let mut state = Value::Null;
-    for _ in 0..100 {
-        state = json(&node.call(&["state", id]).ok());
-        if state["status"] == status {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    panic!("not {status} after ten seconds: {state}");
+    awaited(status, || match json(&node.call(&["state", id]).ok()) {
+        state if state["status"] == status => Ok(()),
+        state => Err(state),
+    });
 }
 
 /// F51: with an engine's umask of 0, any user could start a created container, or change its pid in state.json.
@@ -165,13 +161,9 @@ fn direct_run_ends_as_its_killed_program_does() {
     let bundle = node.bundle(id, &node.config(&["sleep", "100"]));
     std::thread::scope(|scope| {
         let run = scope.spawn(|| node.call(&["run", "--bundle", &bundle, id]));
-        let started = |seen: &crate::command::Finished| seen.stdout.contains("running");
-        for _ in 0..100 {
-            if started(&node.call(&["state", id])) {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        await_that("it runs", || {
+            node.call(&["state", id]).stdout.contains("running")
+        });
         node.call(&["kill", id, "9"]).ok();
         let seen = run.join().unwrap();
         assert_eq!(seen.code, 137, "{seen}");

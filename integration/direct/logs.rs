@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::{Node, program};
-use crate::command::{Finished, HANGS, run_for};
+use crate::command::{Finished, finish};
 
 /// The beginning of each script: a disk with the options of the first parameter, and `call` for the program under test.
 const BEGIN: &str = r#"
@@ -58,7 +58,7 @@ impl Case {
             &program(),
         ];
         let mut command = std::process::Command::new("unshare");
-        let finished = run_for(HANGS, command.args(words));
+        let finished = finish(command.args(words));
         // In any case.
         self.node.call(&["delete", "--force", &self.id]).ok();
         finished

@@ -30,7 +30,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::command::{Finished, HANGS, run, run_for};
+use crate::command::finish;
+use crate::command::{Finished, HANGS, run};
 use crate::docker::Docker;
 
 /// The binary under test: the one that the rig's engine calls, or without a rig the one that cargo built.
@@ -283,5 +284,5 @@ pub fn with_env(program: &str, arguments: &[&str], dir: &str, env: &[(&str, &str
     let mut command = Command::new(program);
     command.args(arguments).current_dir(dir);
     command.envs(env.iter().copied());
-    run_for(HANGS, &mut command)
+    finish(&mut command)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::{Node, Scratch, program};
-use crate::command::Finished;
+use crate::command::{Finished, HANGS};
 use crate::fixtures;
 
 /// A runtime.
@@ -48,9 +48,6 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Time limit for the agent on a busy machine.
-const WITHIN: Duration = Duration::from_secs(60);
-
 /// agent.py, running.
 struct Agent {
     child: Child,
@@ -66,7 +63,7 @@ impl Agent {
         let agent = Self { child, scratch };
         let start = Instant::now();
         while !fs::exists(agent.scratch.path("log")).unwrap() {
-            assert!(start.elapsed() < WITHIN, "no agent");
+            assert!(start.elapsed() < HANGS, "no agent");
             std::thread::sleep(Duration::from_millis(5));
         }
         agent
@@ -95,7 +92,7 @@ impl Agent {
             if heard.len() >= count {
                 return heard;
             }
-            assert!(start.elapsed() < WITHIN, "not {count}: {heard:?}");
+            assert!(start.elapsed() < HANGS, "not {count}: {heard:?}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -249,7 +246,7 @@ fn direct_without_its_agent_a_container_is_refused_or_denied() {
         let (go, at) = (format!("{shared}/go"), Instant::now());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                while agent.heard().is_empty() && at.elapsed() < WITHIN {
+                while agent.heard().is_empty() && at.elapsed() < HANGS {
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 agent.stop();

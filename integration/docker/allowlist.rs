@@ -8,7 +8,7 @@ use std::sync::Once;
 
 use super::turn::{Room, Turn};
 use super::{Container, Docker, runtime};
-use crate::command::{Finished, run};
+use crate::command::{Finished, awaited, run};
 
 pub const INTERNET: &str = "/srv/internet";
 
@@ -138,18 +138,16 @@ impl<'a> Agent<'a> {
     /// which is written a little later.
     #[track_caller]
     pub fn counted(&self, word: &str, events: u64) -> String {
-        let mut log = String::new();
-        for _ in 0..100 {
-            log = self.violations();
+        awaited(word, || {
+            let log = self.violations();
             let lines = log.lines().filter(|line| line.contains(word));
             let lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
             let found: u64 = lines.map(|line| line["count"].as_u64().unwrap_or(1)).sum();
-            if found == events {
-                return log;
+            match found == events {
+                true => Ok(log),
+                false => Err(format!("{found} events, not {events}: {log}")),
             }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        panic!("not {events} events with {word}: {log}");
+        })
     }
 }
 

@@ -477,7 +477,7 @@ fn no_policy_is_made_that_gives_more_than_the_run_had() {
         .concat();
         let mut command = std::process::Command::new(std::env::var("AGENTBOX_BIN").unwrap());
         command.args(words).current_dir(&project);
-        crate::command::run_for(std::time::Duration::from_secs(60), &mut command).ok();
+        crate::command::finish(&mut command).ok();
         name
     };
     for options in [

@@ -1,11 +1,9 @@
 //! How exec processes ended. The engine waits for them, not agentbox.
 
-use std::time::{Duration, Instant};
-
 use serde_json::Value;
 
 use super::{Container, Docker, runtime};
-use crate::command::run;
+use crate::command::{awaited, run};
 
 const IMAGE: &str = "test-musl";
 
@@ -44,18 +42,16 @@ fn start<'a>(docker: &'a Docker, options: &[&str]) -> (Container<'a>, String) {
 
 /// Waits until a running container's log has the end of this command.
 fn await_end(id: &str, command: &str) -> Vec<Value> {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
+    awaited(command, || {
         let lines = processes(id);
-        if of(&lines, command)
+        let has_ended = of(&lines, command)
             .iter()
-            .any(|(state, ..)| *state == "ended")
-        {
-            return lines;
+            .any(|(state, ..)| *state == "ended");
+        match has_ended {
+            true => Ok(lines),
+            false => Err(format!("{lines:?}")),
         }
-        assert!(Instant::now() < deadline, "{command}: {lines:?}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    })
 }
 
 /// The status, which the kernel reports since Linux 6.15.

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::allowlist::{Agent, witness};
 use super::node::NodeFiles;
 use super::{Docker, runtime};
-use crate::command::{Finished, run};
+use crate::command::{Finished, awaited, run};
 use crate::direct::{Scratch, program};
 
 const LEARNING: &str = "base = \"standard\"\n\
@@ -216,19 +216,10 @@ fn mounts_that_were_written_are_told_from_those_that_were_not() {
             serde_json::from_str(&json).unwrap()
         };
         // The sidecar learns of it after the write.
-        let mut json = suggested();
-        for _ in 0..50 {
-            if json["mounts"]["written"] == serde_json::json!(written) {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            json = suggested();
-        }
-        assert_eq!(
-            json["mounts"]["written"],
-            serde_json::json!(written),
-            "{json}"
-        );
+        let json = awaited("the mounts that were written", || match suggested() {
+            json if json["mounts"]["written"] == serde_json::json!(written) => Ok(json),
+            json => Err(format!("{json}, not {written:?}")),
+        });
         let left = json["mounts"]["unwritten"].as_array().unwrap();
         let left: Vec<&str> = left
             .iter()

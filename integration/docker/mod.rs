@@ -48,9 +48,8 @@ mod workloads;
 
 use std::ffi::OsStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use crate::command::{Finished, run};
+use crate::command::{Finished, awaited, run};
 use turn::{Room, Turn};
 
 /// Tests share the rig; the test that counts leftovers has it alone.
@@ -174,17 +173,13 @@ impl Container<'_> {
             .call(&[&[verb], options, &[self.name.as_str()]].concat())
     }
 
-    /// Waits at most twenty seconds until the container has printed `word`. Returns all that it printed.
+    /// Waits until the container has printed `word`. Returns all that it printed.
     #[track_caller]
     pub fn await_log(&self, word: &str) -> String {
-        for _ in 0..200 {
-            let log = self.call("logs", &[]).ok();
-            if log.contains(word) {
-                return log;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{} did not print '{word}' in twenty seconds", self.name);
+        awaited(word, || match self.call("logs", &[]).ok() {
+            log if log.contains(word) => Ok(log),
+            log => Err(format!("{} printed {log}", self.name)),
+        })
     }
 
     /// `docker inspect -f FORMAT NAME`, without the line break.
@@ -196,18 +191,13 @@ impl Container<'_> {
             .to_owned()
     }
 
-    /// Waits until `docker inspect -f FORMAT` prints `wanted`, for at most ten seconds.
+    /// Waits until `docker inspect -f FORMAT` prints `wanted`.
     #[track_caller]
     pub fn await_inspect(&self, format: &str, wanted: &str) {
-        let mut seen = String::new();
-        for _ in 0..100 {
-            seen = self.inspect(format);
-            if seen == wanted {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{format} is '{seen}', and did not become '{wanted}' in ten seconds");
+        awaited(format, || match self.inspect(format) {
+            seen if seen == wanted => Ok(()),
+            seen => Err(format!("'{seen}', not '{wanted}'")),
+        });
     }
 }
 

@@ -336,8 +336,7 @@ fn each_kind_of_container_and_wrap_trusts_its_own_authority() {
         let ask = "python3 -c 'import urllib.request\nprint(urllib.request.urlopen(\"https://api.example.test/repos/acme/wrapped\", \
                    timeout=20).read())'";
         let all = [&["wrap"], walls, &settings, &["--", "sh", "-c", ask]].concat();
-        let got = crate::command::run_for(
-            std::time::Duration::from_secs(60),
+        let got = crate::command::finish(
             std::process::Command::new("agentbox")
                 .args(&all)
                 .current_dir(&dir),

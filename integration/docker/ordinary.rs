@@ -1,11 +1,10 @@
 //! The engine's everyday commands under the default policy: their output, exit codes, and nothing lost.
 
 use std::process::Command;
-use std::time::Duration;
 
 use super::probe::parse;
 use super::{Docker, Policy, runtime};
-use crate::command::run_for;
+use crate::command::finish;
 
 #[test]
 #[ignore = "needs the rig: hack/test"]
@@ -146,10 +145,13 @@ fn a_health_check_becomes_healthy() {
 
 /// Runs a docker command line on a terminal, by script(1).
 fn on_a_terminal(line: &str) -> (i32, String) {
-    let finished = run_for(
-        Duration::from_secs(60),
-        Command::new("script").args(["--quiet", "--return", "--command", line, "/dev/null"]),
-    );
+    let finished = finish(Command::new("script").args([
+        "--quiet",
+        "--return",
+        "--command",
+        line,
+        "/dev/null",
+    ]));
     // script(1) passes the end of its standard input on, and the terminal may echo it at any moment.
     let seen = finished.stdout.replace('\r', "");
     let seen = seen.replace("^@", "").replace("^D\u{8}\u{8}", "");

@@ -8,6 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use super::owners::{Disk, OWNER, mount, options};
 use super::{Docker, NO_WALLS, Policy};
+use crate::command::await_that;
 
 /// Writes with the node's ids, although the workspace is root's.
 const UNMAPPED: [&str; 2] = ["--annotation", "dev.agentbox.filesystem.idmap=off"];
@@ -101,12 +102,9 @@ fn f21_a_container_in_anothers_namespaces_makes_no_set_id_file_there() {
         let disk = Disk::new("ext4");
         let writes = mount(&disk);
         let giver = docker.start(&options(policy, &writes, &UNMAPPED), &python(GIVES, "@x"));
-        for _ in 0..100 {
-            if fs::exists(disk.path("by-name")).unwrap() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
+        await_that("a file to give", || {
+            fs::exists(disk.path("by-name")).unwrap()
+        });
         let shares = format!("container:{}", giver.name);
         let options = [policy, &[kind, &shares]].concat();
         let seen = docker.run(&options, &taker);

@@ -3,7 +3,7 @@
 use super::allowlist::{Agent, INTERNET, arrived, internet, witness};
 use super::node::NodeFiles;
 use super::{Docker, runtime};
-use crate::command::run;
+use crate::command::{await_that, run};
 
 pub const VALUE: &str = "sk-live-5d7c1e0b42f94a6b8f3a";
 const PLACEHOLDER: &str = "agentbox-secret-model";
@@ -222,13 +222,7 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
             .spawn()
             .unwrap();
         let began = dir.join("began");
-        for _ in 0..200 {
-            if began.exists() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        assert!(began.exists(), "{walls:?}");
+        await_that("it began", || began.exists());
         std::fs::remove_file(began).unwrap();
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for (name, pid) in own_processes() {
@@ -240,13 +234,10 @@ fn who_hands_a_secret_on_keeps_no_copy_of_it() {
         wrap.kill().unwrap();
         wrap.wait().unwrap();
         // It ends when it notices: the next round would find it too.
-        for _ in 0..200 {
+        await_that("its reader has ended", || {
             let mut left = own_processes().into_iter();
-            if !left.any(|(name, _)| name == "agentbox-reader") {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+            !left.any(|(name, _)| name == "agentbox-reader")
+        });
         assert_eq!(with, ["agentbox-reader"], "{walls:?}");
         assert!(without.iter().any(|name| name == "agentbox"), "{without:?}");
     }
@@ -342,12 +333,7 @@ fn no_stranger_gets_a_secret_from_the_proxy_of_landlocks_walls() {
         .stderr(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    for _ in 0..600 {
-        if port.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    await_that("the proxy's port", || port.exists());
     let number = std::fs::read_to_string(&port).unwrap();
     let proxy = format!("http://127.0.0.1:{}", number.trim());
     let url = |who: &str| format!("http://api.example.test/repos/acme/by-{who}");

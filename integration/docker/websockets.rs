@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use super::allowlist::{Agent, INTERNET, arrived, witness};
 use super::requests::trusting;
 use super::{Docker, runtime};
-use crate::command::{Finished, at_once, run, run_for};
+use crate::command::{Finished, at_once, finish, run};
 
 const ALLOW: &str = "dev.agentbox.network.allow=GET,POST https://api.example.test/repos/acme/**, \
                      WEBSOCKET https://api.example.test/repos/acme/socket*, WEBSOCKET http://index.example.test/socket";
@@ -222,10 +222,7 @@ fn a_websocket_ends_with_its_rule_and_its_budget() {
         "rm -f /tmp/open; python3 -c \"$0\" >/tmp/told 2>&1 & {}",
         "while ! [ -e /tmp/open ]; do sleep 0.1; done"
     );
-    let began = run_for(
-        std::time::Duration::from_secs(60),
-        Command::new("docker").args(["exec", &id, "sh", "-c", &script, &waits]),
-    );
+    let began = finish(Command::new("docker").args(["exec", &id, "sh", "-c", &script, &waits]));
     assert_eq!(began.code, 0, "{began}");
     let open = run("agentbox", &["network", &id]).ok();
     assert!(open.contains("api.example.test"), "{open}");

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::trial::Trial;
 use super::{ALL, PLAIN, cases};
+use crate::command::{await_that, awaited};
 
 cases! {
     runtime_md_state_must_have_its_properties, ALL, |t: &mut Trial| {
@@ -105,13 +106,7 @@ cases! {
         std::thread::sleep(std::time::Duration::from_millis(300));
         assert!(fs::metadata(t.share("ran")).is_err());
         t.start().ok();
-        for _ in 0..1500 {
-            if fs::metadata(t.share("ran")).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        panic!("start did not run it either");
+        await_that("start runs it", || fs::metadata(t.share("ran")).is_ok());
     };
 
     runtime_md_lifecycle_changes_of_the_config_must_not_matter, ALL, |t: &mut Trial| {
@@ -289,15 +284,13 @@ cases! {
 /// Waits until a shared file has this content.
 #[track_caller]
 fn await_file(t: &Trial, name: &str, content: &str) {
-    let mut found = String::new();
-    for _ in 0..250 {
-        found = fs::read_to_string(t.share(name)).unwrap_or_default();
-        if found.trim_end() == content {
-            return;
+    awaited(name, || {
+        let found = fs::read_to_string(t.share(name)).unwrap_or_default();
+        match found.trim_end() == content {
+            true => Ok(()),
+            false => Err(format!("{found:?}, not {content:?}")),
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    panic!("/share/{name} holds {found:?}, not {content:?}");
+    });
 }
 
 /// Cgroups of this name in any hierarchy.

@@ -7,12 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::command::Finished;
+use crate::command::{Finished, HANGS, awaited, undecided};
 use crate::direct::{Scratch, rootfs};
 use crate::docker::Docker;
-
-/// Time limit of every wait.
-const LIMIT: Duration = Duration::from_secs(15);
 
 /// The runtime under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,15 +156,10 @@ impl Trial {
     /// Waits for this status from `state`.
     #[track_caller]
     pub fn await_status(&self, status: &str) -> Value {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let state = self.state();
-            if state["status"] == status {
-                return state;
-            }
-            assert!(Instant::now() < end, "never {status}: {state}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        awaited(status, || match self.state() {
+            state if state["status"] == status => Ok(state),
+            state => Err(state),
+        })
     }
 
     /// Creates and starts it.
@@ -203,7 +195,7 @@ impl Drop for Trial {
 }
 
 fn end(mut child: Child, line: &str) -> ExitStatus {
-    let end = Instant::now() + LIMIT;
+    let end = Instant::now() + HANGS;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
@@ -211,7 +203,7 @@ fn end(mut child: Child, line: &str) -> ExitStatus {
         if Instant::now() > end {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("`{line}` was still running after {LIMIT:?}");
+            undecided(&format!("`{line}` was still running after {HANGS:?}"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

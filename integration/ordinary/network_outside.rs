@@ -1,9 +1,8 @@
 //! Probes and published ports without `network.inbound`: the log names the setting that would allow them.
 
 use std::net::TcpStream;
-use std::time::Duration;
 
-use crate::command::run;
+use crate::command::{awaited, run};
 use crate::direct::program;
 use crate::docker::allowlist::Agent;
 use crate::docker::{Docker, runtime};
@@ -41,14 +40,12 @@ fn a_refused_probe_is_logged() {
         }
     }
     for (what, agent) in &started {
-        let line = (0..250).find_map(|_| {
-            std::thread::sleep(Duration::from_millis(100));
+        let line = awaited(what, || {
             let log = agent.violations();
             let found = log.lines().find(|line| line.contains("\"outside\""));
-            found.map(str::to_owned)
+            found.map(str::to_owned).ok_or(log)
         });
         let refused = if *what == "inbound" { 1 } else { 3 };
-        let line = line.unwrap_or_else(|| panic!("{what}: {}", agent.violations()));
         for word in [
             "\"verdict\":\"denied\"",
             &format!("{refused} refused by the kernel"),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::running::Running;
-use crate::command::run;
+use crate::command::{await_that, run};
 use crate::direct::Node;
 
 /// A run's denied events of one wall: the workload's, and those of `verify`.
@@ -56,12 +56,9 @@ fn verify_is_not_taken_for_the_workload() {
     container.exec("sleep 2.5; mount -t tmpfs none /mnt 2>/dev/null; true");
 
     // Equal events are counted in one line, which comes some seconds later.
-    for _ in 0..150 {
-        if total(&denied(&container, "syscalls").0, "mount(") > 1 {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
+    await_that("the second call is counted", || {
+        total(&denied(&container, "syscalls").0, "mount(") > 1
+    });
     let (own, verifys) = denied(&container, "syscalls");
     assert_eq!(total(&own, "mount("), 2, "{own:?}");
     assert!(

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, finish, run};
 use crate::direct::program;
 
 /// Variables with which git needs no settings of the account's, and stops at the first error.
@@ -72,7 +71,7 @@ impl Account {
         command.args(options).args(["bash", "-c", script]);
         command.env("HOME", &self.home).env("USER", &self.name);
         command.current_dir(&self.home);
-        run_for(Duration::from_secs(60), &mut command)
+        finish(&mut command)
     }
 
     /// Writes a file of the user's.
@@ -133,7 +132,7 @@ impl Account {
     /// `sudo agentbox wrap OPTIONS... -- bash -c SCRIPT` in the project.
     pub fn wrap(&self, options: &[&str], script: &str) -> Finished {
         let command = [&["wrap"], options, &["--", "bash", "-c", script]].concat();
-        run_for(Duration::from_secs(60), &mut self.sudo(&command))
+        finish(&mut self.sudo(&command))
     }
 
     /// The same under a policy.

@@ -5,18 +5,16 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use super::NodeDir;
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 use crate::docker::Docker;
 
 /// What a script that stands for an agent does.
 pub const AGENT: &str = "#!/bin/bash\nexec bash -c \"$1\"\n";
 pub const SEEN: &str = "cat ~/.claude/.credentials.json";
-pub const WITHIN: Duration = Duration::from_secs(60);
 /// Both kinds of walls.
 pub const WALLS: [&str; 2] = ["namespaces", "landlock"];
 
@@ -59,7 +57,7 @@ impl Account {
         let words = [&["wrap"], options, &["--"], command].concat();
         [self.sudo(&[]), self.alone(&[&program()])].map(|mut way| {
             way.env("PATH", path).args(&words);
-            run_for(WITHIN, &mut way)
+            finish(&mut way)
         })
     }
 
@@ -193,7 +191,7 @@ fn f38_a_program_that_a_sandbox_can_have_written_gets_no_login_by_its_name() {
         let words = [&["wrap", "-e", &variable], options, &["--"], command].concat();
         [person.sudo(&[]), person.alone(&[&program()])].map(|mut way| {
             way.env("PATH", &path).args(&words);
-            run_for(Duration::from_secs(60), &mut way)
+            finish(&mut way)
         })
     };
     let planted = [
@@ -267,7 +265,7 @@ fn f38_a_nodes_ceiling_limits_logins_and_hosts() {
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         [person.sudo(&[]), person.alone(&[&program()])].map(|mut way| {
             way.env("PATH", person.path()).args(&words);
-            run_for(Duration::from_secs(60), &mut way)
+            finish(&mut way)
         })
     };
     for finished in wrap("narrow", &["claude", SEEN]) {
@@ -356,7 +354,7 @@ fn f38_what_an_agent_leaves_in_its_home_leads_no_copy_elsewhere() {
     let plants = |script: &str| {
         let mut planting = person.alone(&[&program(), "wrap", "--", "claude", script]);
         planting.env("PATH", person.path());
-        run_for(Duration::from_secs(60), &mut planting).ok();
+        finish(&mut planting).ok();
     };
     plants(
         "cd ~/.claude; ln -sf ~/src/project/kept .credentials.json; ln -sf ~/src/project/kept settings.json",
@@ -473,7 +471,7 @@ fn wrap_takes_every_command_of_the_page_on_agents_and_lets_its_model_be_reached(
             let words = [&["wrap", "--dry-run"], more, &words[2..]].concat();
             let mut command: Command = person.alone(&[&program()]);
             command.env("PATH", person.path()).args(&words);
-            run_for(Duration::from_secs(60), &mut command).ok()
+            finish(&mut command).ok()
         };
         assert!(dry(&[]).contains(model), "{line}");
         // Without the agent, and what the line allows besides, it is not among what is reached.

@@ -2,8 +2,8 @@
 //! leaves anything that runs outside later.
 
 use super::account::Account;
-use super::agents::{AGENT, SEEN, WALLS, WITHIN, person};
-use crate::command::{Finished, run_for};
+use super::agents::{AGENT, SEEN, WALLS, person};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 use crate::docker::Docker;
 
@@ -21,7 +21,7 @@ impl Account {
         let mut call = self.alone(&words);
         call.env("PATH", self.path()).env(name, value);
         call.current_dir(directory);
-        run_for(WITHIN, &mut call)
+        finish(&mut call)
     }
 }
 

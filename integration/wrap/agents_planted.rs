@@ -3,8 +3,8 @@
 
 use super::NodeDir;
 use super::account::Account;
-use super::agents::{AGENT, SEEN, WALLS, WITHIN, person};
-use crate::command::{run, run_for};
+use super::agents::{AGENT, SEEN, WALLS, person};
+use crate::command::{finish, run};
 use crate::direct::program;
 use crate::docker::Docker;
 
@@ -289,7 +289,7 @@ fn f38_a_withheld_login_is_in_no_home_that_had_it() {
         let words = [&["--config", &config, "wrap"], options, &["--"], command].concat();
         [person.sudo(&[]), person.alone(&[&program()])].map(|mut way| {
             way.env("PATH", person.path()).args(&words);
-            run_for(WITHIN, &mut way)
+            finish(&mut way)
         })
     };
     // The control, which leaves a copy of it.
@@ -375,7 +375,7 @@ fn f38_settings_bring_no_credentials_along() {
     for mut way in [person.sudo(&[]), person.alone(&[&program()])] {
         let words = ["--config", &config, "wrap", "--", "codex", look];
         way.env("PATH", person.path()).args(words);
-        let finished = run_for(WITHIN, &mut way);
+        let finished = finish(&mut way);
         assert!(
             finished
                 .stderr

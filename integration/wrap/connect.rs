@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::NodeDir;
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::docker::Docker;
 
 /// A server of the machine, which answers each client with its words and the client's own first line.
@@ -210,7 +210,7 @@ fn wrap_connect_dials_each_connection_anew_and_says_why_it_fails() {
         );
         let audit = ["audit", &name, "--json"];
         let log = match by {
-            "sudo" => run_for(Duration::from_secs(60), &mut person.sudo(&audit)),
+            "sudo" => finish(&mut person.sudo(&audit)),
             _ => person.agentbox(&audit),
         }
         .ok();
@@ -308,7 +308,7 @@ fn wrap_connect_never_reaches_an_engine_and_obeys_the_ceiling() {
             "-c",
             &ask,
         ];
-        let said = run_for(Duration::from_secs(60), &mut person.sudo(&words));
+        let said = finish(&mut person.sudo(&words));
         match allowed {
             true => assert_eq!(said.ok(), "named:hello\n"),
             false => {
@@ -364,7 +364,7 @@ fn wrap_connect_leads_to_another_host_as_the_rules_allow() {
     let words = |options: &[&str]| {
         let wrap = ["--config", &config, "wrap"];
         let all = [&wrap[..], options, &["--", "bash", "-c", &script]].concat();
-        run_for(Duration::from_secs(60), &mut person.sudo(&all))
+        finish(&mut person.sudo(&all))
     };
     let without = words(&["--connect", &service]).failed();
     assert!(without.contains(&format!("--allow {rule}")), "{without}");
@@ -376,7 +376,7 @@ fn wrap_connect_leads_to_another_host_as_the_rules_allow() {
 fn other_address() -> String {
     let mut ip = Command::new("ip");
     ip.args(["-4", "-o", "addr", "show", "scope", "global"]);
-    let list = run_for(Duration::from_secs(10), &mut ip).ok();
+    let list = finish(&mut ip).ok();
     let words: Vec<&str> = list.split_whitespace().collect();
     let at = words.iter().position(|word| *word == "inet").unwrap();
     words[at + 1].split('/').next().unwrap().to_owned()
@@ -440,7 +440,7 @@ fn outside_namespace(port: u16) -> Outside {
                  ip -n abxout addr add 198.51.100.2/30 dev abxout1 && ip -n abxout link set abxout1 up";
     let mut shell = Command::new("sh");
     shell.args(["-c", setup]);
-    run_for(Duration::from_secs(20), &mut shell).ok();
+    finish(&mut shell).ok();
     let script = format!(
         "import socket\ns = socket.create_server(('0.0.0.0', {port}))\nwhile True:\n    c, _ = s.accept()\n    c.sendall(b'elsewhere')\n    c.close()"
     );

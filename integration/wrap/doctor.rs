@@ -1,12 +1,11 @@
 //! `agentbox doctor`: its report about a node matches what `wrap` meets there, and it changes nothing.
 
 use std::process::Command;
-use std::time::Duration;
 
 use serde_json::Value;
 
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -24,7 +23,7 @@ fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn its_form_is_the_documented_one_and_its_status_its_answer() {
     let mut command = Command::new(program());
-    let finished = run_for(Duration::from_secs(30), command.args(["doctor", "--json"]));
+    let finished = finish(command.args(["doctor", "--json"]));
     let report = json(&finished);
     assert_eq!(report["version"], 1);
     assert_eq!(report["user"], rustix::process::geteuid().as_raw());
@@ -42,10 +41,7 @@ fn its_form_is_the_documented_one_and_its_status_its_answer() {
             "{check}"
         );
     }
-    let text = run_for(
-        Duration::from_secs(30),
-        Command::new(program()).arg("doctor"),
-    );
+    let text = finish(Command::new(program()).arg("doctor"));
     assert_eq!(text.code, finished.code);
     assert!(text.stdout.contains("\nagentbox wrap: "), "{text}");
 }
@@ -139,7 +135,7 @@ fn without_namespaces(arguments: &[&str]) -> Finished {
         &program(),
     ]);
     command.args(arguments).current_dir("/srv");
-    run_for(Duration::from_secs(60), &mut command)
+    finish(&mut command)
 }
 
 #[test]
@@ -185,7 +181,7 @@ fn a_node_file_that_others_write_and_a_core_limit_are_found_without_a_run() {
             "doctor",
             "--json",
         ]);
-        run_for(Duration::from_secs(60), &mut command)
+        finish(&mut command)
     };
     let good = json(&doctor(""));
     assert_eq!(check(&good, "node-file")["state"], "ok", "{good}");
@@ -205,7 +201,7 @@ fn a_node_file_that_others_write_and_a_core_limit_are_found_without_a_run() {
         &program(),
     ]);
     let mut said = said;
-    let finished = run_for(Duration::from_secs(60), &mut said);
+    let finished = finish(&mut said);
     let core = json(&finished);
     assert_eq!(
         (finished.code, &check(&core, "core-files")["state"]),
@@ -217,7 +213,7 @@ fn a_node_file_that_others_write_and_a_core_limit_are_found_without_a_run() {
 fn an_option_that_it_would_ignore_is_refused() {
     for options in [&["--root", "/srv"][..], &["--systemd-cgroup"]] {
         let mut command = Command::new(program());
-        let finished = run_for(Duration::from_secs(30), command.args(options).arg("doctor"));
+        let finished = finish(command.args(options).arg("doctor"));
         assert_eq!(finished.code, 2, "{finished}");
         assert!(finished.stderr.contains(options[0]), "{finished}");
     }
@@ -239,7 +235,7 @@ fn where_wrap_ends_by_a_setting_it_says_so() {
 
     let mut command = Command::new(program());
     command.args(["--policy", "nope", "doctor", "--json"]);
-    let finished = run_for(Duration::from_secs(60), &mut command);
+    let finished = finish(&mut command);
     let report = json(&finished);
     assert_eq!(check(&report, "node-file")["state"], "ok", "{report}");
     for name in ["policy", "engine-policy"] {
@@ -256,10 +252,7 @@ fn where_wrap_ends_by_a_setting_it_says_so() {
 #[ignore = "needs the rig: hack/test"]
 fn docker_is_asked_whether_it_hands_annotations_on() {
     let _docker = Docker::connect();
-    let report = json(&run_for(
-        Duration::from_secs(60),
-        Command::new(program()).args(["doctor", "--json"]),
-    ));
+    let report = json(&finish(Command::new(program()).args(["doctor", "--json"])));
     let docker = check(&report, "docker");
     assert_eq!(docker["state"], "ok", "{docker}");
     let runs = check(&report, "docker-program")["found"].as_str().unwrap();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::NodeDir;
 use super::account::Account;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, await_that, finish, run, run_for};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{arrived, internet, witness};
@@ -45,14 +45,11 @@ impl<'a> OwnSandbox<'a> {
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let wrap = command.spawn().unwrap();
         let sandbox = Self { person, name, wrap };
-        for _ in 0..200 {
+        await_that("it runs", || {
             let state = person.agentbox(&["state", &sandbox.name]);
-            if state.code == 0 && state.stdout.contains("\"running\"") {
-                return sandbox;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("{} never ran", sandbox.name);
+            state.code == 0 && state.stdout.contains("\"running\"")
+        });
+        sandbox
     }
 
     /// `agentbox exec OPTIONS... NAME bash -c SCRIPT` as the user.
@@ -131,7 +128,7 @@ fn exec_without_root_sees_and_has_what_the_init_process_has() {
         exec.current_dir(&person.home)
             .env("LEAKS", "it does")
             .env("PATH", "/leaks:/usr/bin:/bin");
-        run_for(Duration::from_secs(60), &mut exec).ok();
+        finish(&mut exec).ok();
         let difference = person.tries("cd src/project && diff seen.init seen.exec");
         assert_eq!(difference.stdout, "", "{policy}");
         let seen = person.does("cd src/project && cat seen.exec && rm seen.*");
@@ -647,5 +644,32 @@ fn exec_without_root_in_the_moment_of_start_waits_for_the_walls() {
         assert_eq!(words[1..], [&uid, "0", "1", "lo"], "{seen}");
         wrap.kill().unwrap();
         wrap.wait().unwrap();
+    }
+}
+
+/// A user's shell that reads its commands from a pipe enters their sandbox: from its namespaces the shell cannot be looked at.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f52_exec_without_root_types_nothing_into_a_pipe_that_the_caller_reads() {
+    const TYPES: &str = r#"timeout 2 bash -c "printf \"touch evil\\n\" >/proc/self/fd/0""#;
+    let _docker = Docker::connect();
+    let person = Account::new();
+    let sandbox = OwnSandbox::start(&person, "piped", &[], "sleep 100");
+    let is_typed = |command: &str| {
+        let home = &person.home;
+        let script = format!("cd {home}\n{command}\nsleep 1\ntouch after\n");
+        std::fs::write(format!("{home}/script"), script).unwrap();
+        // The pipe is the person's own.
+        finish(&mut person.alone(&["bash", "-c", "cat ~/script | bash"]));
+        let [after, evil] =
+            ["after", "evil"].map(|name| std::fs::remove_file(format!("{home}/{name}")));
+        after.expect("the rest of the script has run");
+        evil.is_ok()
+    };
+    assert!(is_typed(&format!("bash -c '{TYPES}'")), "the control");
+    for options in ["", "--detach"] {
+        let name = &sandbox.name;
+        let exec = format!("{} exec {options} {name} bash -c '{TYPES}'", program());
+        assert!(!is_typed(&exec), "exec {options}");
     }
 }

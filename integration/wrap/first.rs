@@ -1,11 +1,10 @@
 //! The first hour with `wrap`, as a user meets it: through a real sudo, under real limits, at a real terminal.
 
 use std::process::Command;
-use std::time::Duration;
 
 use super::account::Account;
 use super::shell::Shell;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, finish, run};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -16,7 +15,7 @@ fn by(program: &str, arguments: &[&str], directory: &str) -> Finished {
     let mut command = Command::new(program);
     command.args(arguments).current_dir(directory);
     command.env_remove("XDG_RUNTIME_DIR");
-    run_for(Duration::from_secs(60), &mut command)
+    finish(&mut command)
 }
 
 /// Hardened nodes set this limit for every user.

@@ -1,9 +1,7 @@
 //! `wrap --ask` on a real terminal (tmux): no matter what the program drew before, the user reads the real question.
 
-use std::time::{Duration, Instant};
-
 use super::account::Account;
-use crate::command::run;
+use crate::command::{awaited, run};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{internet, witness};
@@ -35,18 +33,10 @@ impl Screen {
 
     #[track_caller]
     fn wait_for(&self, text: &str) -> String {
-        let start = Instant::now();
-        loop {
-            let shown = self.shown();
-            if shown.contains(text) {
-                return shown;
-            }
-            assert!(
-                start.elapsed() < Duration::from_secs(30),
-                "no {text:?}:\n{shown}"
-            );
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        awaited(text, || match self.shown() {
+            shown if shown.contains(text) => Ok(shown),
+            shown => Err(shown),
+        })
     }
 }
 

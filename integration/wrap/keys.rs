@@ -9,13 +9,12 @@ use super::account::Account;
 use super::agents::{AGENT, WALLS};
 use super::shell::Shell;
 use crate::clock::await_that;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, finish, run};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{INTERNET, arrived, internet, witness};
 use crate::docker::requests::{heads, smart_repositories};
 
-const WITHIN: Duration = Duration::from_secs(90);
 const CONFIG: &str = ".config/agentbox/config.toml";
 const HOST: &str = "api.example.test/repos/acme";
 /// How the values below begin: searches name it in pieces, and so do not find themselves.
@@ -55,7 +54,7 @@ impl Account {
             way.env("SSL_CERT_FILE", format!("{INTERNET}/authority.crt"));
             way.env("PATH", self.path());
             way.envs(variables.iter().copied()).args(arguments);
-            run_for(WITHIN, &mut way)
+            finish(&mut way)
         })
     }
 
@@ -425,7 +424,7 @@ fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
     let planted = format!("{}/src/other/.config", person.home);
     for finished in [person.alone(&[&program()])].map(|mut way| {
         way.env("XDG_CONFIG_HOME", &planted);
-        run_for(WITHIN, way.args(["wrap", "--allow", &allow, "--", "true"]))
+        finish(way.args(["wrap", "--allow", &allow, "--", "true"]))
     }) {
         let said = finished.failed();
         assert!(said.contains("secrets count only in"), "{said}");
@@ -440,7 +439,7 @@ fn n49_no_sandbox_and_no_other_user_chooses_a_key_or_its_program() {
         let mut way = person.alone(&[&program()]);
         way.env(name, &empty)
             .args(["wrap", "--allow", &allow, "--", "true"]);
-        let said = run_for(WITHIN, &mut way).failed();
+        let said = finish(&mut way).failed();
         assert!(said.contains("leads elsewhere"), "{name}: {said}");
     }
     works();

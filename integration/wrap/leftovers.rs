@@ -1,8 +1,6 @@
 //! The next `wrap`, `list` and `delete --force` remove a killed `wrap`'s leftovers, and no living one.
 
-use std::time::Duration;
-
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -52,7 +50,7 @@ fn f49_the_next_run_removes_no_directory_that_is_no_containers() {
     let dir = scratch.dir("project");
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "bash", "-c", OBEYED, "-", &dir]);
-    let ran = run_for(Duration::from_secs(50), command.env("AGENTBOX", program()));
+    let ran = finish(command.env("AGENTBOX", program()));
     assert!(ran.stderr.contains("it is no container's"), "{ran}");
     // The control: libcontainer's directory is removed.
     assert_eq!(
@@ -67,7 +65,7 @@ fn after(verb: &str) -> Finished {
     let dir = scratch.dir("project");
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "bash", "-c", KILLED, "-", &dir, verb]);
-    run_for(Duration::from_secs(50), command.env("AGENTBOX", program()))
+    finish(command.env("AGENTBOX", program()))
 }
 
 #[test]

@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -108,7 +107,7 @@ impl Setting {
         let ways = [self.person.sudo(&[]), self.person.alone(&[&program()])];
         ways.map(|mut way| {
             way.env("PATH", "/usr/bin:/bin").args(&words);
-            run_for(Duration::from_secs(60), &mut way)
+            finish(&mut way)
         })
     }
 
@@ -130,7 +129,7 @@ fn wrap_matrix_ordinary_work_goes_on_and_the_attacks_fail() {
     let setting = Setting::new(&other, &scratch, &listener);
     let attempts = setting.attempts();
     let mut control = setting.person.alone(&attempts);
-    let control = run_for(Duration::from_secs(60), &mut control).ok();
+    let control = finish(&mut control).ok();
     let control = outcomes(&control);
     assert_eq!(control.len(), 11, "{control:?}");
     for (name, word) in &control {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::command::HANGS;
 use crate::direct::program;
 use crate::direct::wrap::{Person, SECRET};
 
@@ -143,7 +144,7 @@ impl Session {
     /// Closes the input, as clients do. Returns the exit code and the output beside the protocol.
     fn end(mut self) -> (Option<i32>, String) {
         drop(self.child.stdin.take());
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + HANGS;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status.code();

@@ -2,11 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use super::account::Account;
 use super::shell::Shell;
-use crate::command::run_for;
+use crate::command::{await_that, finish};
 use crate::direct::program;
 use crate::docker::{Docker, runtime};
 
@@ -49,7 +48,7 @@ fn wrap_name_finds_only_the_users_own_runs() {
     let alone = |words: &[&str]| person.alone(&[&[program.as_str()], words].concat());
     let callers: [Caller<'_>; 2] = [&by_sudo, &alone];
     for caller in callers {
-        let call = |words: &[&str]| run_for(Duration::from_secs(60), &mut caller(words));
+        let call = |words: &[&str]| finish(&mut caller(words));
         let child = start(caller(&waits));
         let list = call(&["list", "-q"]).ok();
         assert!(list.lines().any(|line| line == name), "{list}");
@@ -72,11 +71,9 @@ fn wrap_name_finds_only_the_users_own_runs() {
         killed.kill().unwrap();
         killed.wait().unwrap();
         // The kernel ends the sandbox of a killed `wrap` a moment later.
-        let freed = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(100));
+        await_that("its name is free", || {
             call(&["wrap", "--name", &name, "--", "true"]).code == 0
         });
-        assert!(freed, "ten seconds later {name} is not free");
         end(start(caller(&waits)));
         for bad in ["", ".turn", "../x", "a/b", "-x", "a b", &"x".repeat(201)] {
             let option = format!("--name={bad}");
@@ -103,7 +100,7 @@ fn the_commands_that_a_403_names_work_when_pasted() {
     let name = format!("cure.{}", person.uid);
     let call = |words: &[&str]| {
         let all = [&[program.as_str()], words].concat();
-        run_for(Duration::from_secs(60), &mut person.alone(&all))
+        finish(&mut person.alone(&all))
     };
     let child = start(person.alone(&[
         program.as_str(),
@@ -163,7 +160,7 @@ fn the_commands_that_a_403_names_work_when_pasted() {
 fn f48_a_sandboxs_name_takes_over_no_other_container() {
     let docker = Docker::connect();
     let person = Account::new();
-    let call = |words: &[&str]| run_for(Duration::from_secs(60), &mut person.sudo(words));
+    let call = |words: &[&str]| finish(&mut person.sudo(words));
     let refused = |name: &str, why: &str| {
         let said = call(&["wrap", "--name", name, "--", "echo", "ran"]).failed();
         assert!(said.contains(why) && !said.contains("ran\n"), "{said}");
@@ -206,7 +203,7 @@ fn f48_a_sandboxs_name_takes_over_no_other_container() {
 fn f48_a_sandboxs_name_hides_no_deleted_containers_log() {
     let docker = Docker::connect();
     let person = Account::new();
-    let call = |words: &[&str]| run_for(Duration::from_secs(60), &mut person.sudo(words));
+    let call = |words: &[&str]| finish(&mut person.sudo(words));
     let container = docker.start(&[runtime(), "test-workloads"], &["sleep", "300"]);
     let (id, name) = (container.inspect("{{.Id}}"), container.name.clone());
     drop(container);
@@ -282,7 +279,7 @@ fn wrap_passes_on_what_programs_ask_of_a_terminal_and_no_token() {
     for name in passed.iter().chain(&kept) {
         wrap.env(name, "of-the-caller");
     }
-    let seen = run_for(Duration::from_secs(60), &mut wrap).ok();
+    let seen = finish(&mut wrap).ok();
     let has = |name: &str| {
         seen.lines()
             .any(|line| line == format!("{name}=of-the-caller"))

@@ -72,10 +72,7 @@ fn wrap_reads_writes_and_hides_what_is_named() {
             "wrap", "--policy", policy, "--read", &read, "--read", &elsewhere, "--write", &write,
             "--hide", "hidden", "--hide", "private", "--", "bash", "-c", script, "-", &elsewhere,
         ];
-        let seen = crate::command::run_for(
-            std::time::Duration::from_secs(60),
-            &mut person.sudo(&options),
-        );
+        let seen = crate::command::finish(&mut person.sudo(&options));
         assert_eq!(seen.code, 0, "{policy}: {seen}");
         assert_eq!(
             seen.stdout, "a tableold[]\nin\nelsewhere",
@@ -165,7 +162,7 @@ fn wrap_names_nothing_beyond_the_ceiling() {
             format!("ceiling = \"{ceiling}\"\ndefault = \"strict\"\npolicy-dir = \"{policies}\"\n");
         let config = node.file(&format!("{ceiling}-node.toml"), &config);
         let words = [&["--config", &config, "wrap"], options, &["--", "true"]].concat();
-        crate::command::run_for(std::time::Duration::from_secs(60), &mut person.sudo(&words))
+        crate::command::finish(&mut person.sudo(&words))
     };
     let (read, write) = (["--read", data.as_str()], ["--write", out.as_str()]);
     // The control: paths within the ceiling are granted, even under the strictest policy.
@@ -240,7 +237,7 @@ fn wrap_refuses_to_write_what_is_to_be_read() {
         ];
         let command = ["--", "bash", "-c", script];
         let line: Vec<&str> = options.into_iter().chain(command).collect();
-        crate::command::run_for(std::time::Duration::from_secs(60), &mut person.sudo(&line))
+        crate::command::finish(&mut person.sudo(&line))
     };
     let is_there = |name: &str| Path::new(&format!("{data}/{name}")).exists();
     for read in [&data, &within] {

@@ -2,14 +2,11 @@
 //! agent's. Each test's control does the same by the user's own hand.
 
 use std::process::Command;
-use std::time::Duration;
 
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 use crate::docker::{Docker, Policy};
-
-const WITHIN: Duration = Duration::from_secs(60);
 
 /// Names of programs that agentbox has ever run to ask something.
 const ASKED: [&str; 8] = [
@@ -26,7 +23,7 @@ const ASKED: [&str; 8] = [
 /// Runs a script in its own mount namespace, as the rig's root.
 fn in_mounts(script: &str) -> Finished {
     let options = ["--mount", "--propagation", "private", "bash", "-c", script];
-    run_for(WITHIN, Command::new("unshare").args(options))
+    finish(Command::new("unshare").args(options))
 }
 
 impl Account {
@@ -95,7 +92,7 @@ fn f33_no_program_that_a_command_left_on_path_runs_outside_of_the_walls() {
         let mut command = Command::new(program());
         command.args(call.split(' ')).current_dir(&person.project);
         command.env("PATH", format!("{venv}:/usr/bin:/bin"));
-        run_for(WITHIN, &mut command).ok();
+        finish(&mut command).ok();
         assert!(!std::path::Path::new(&ran).exists(), "{call}");
     }
 }
@@ -208,7 +205,7 @@ fn f34_no_link_of_another_project_stands_for_a_file_of_the_users() {
         .concat();
         let mut command = person.alone(&all);
         command.current_dir(&other);
-        run_for(WITHIN, &mut command)
+        finish(&mut command)
     };
     let at = |name: &str| format!("{}/{name}", person.project);
     for (option, name) in [
@@ -259,7 +256,7 @@ fn f34_variables_that_a_command_can_write_hand_over_none_of_the_users() {
         .concat();
         let mut command = person.alone(&all);
         command.env("GITHUB_TOKEN", "ghp_own");
-        run_for(WITHIN, &mut command)
+        finish(&mut command)
     };
     let script = "echo $MODE $GITHUB_TOKEN";
     let option = ["--env-file", ".env"];
@@ -471,7 +468,7 @@ fn f36_no_sandbox_of_roots_writes_what_the_nodes_file_names() {
             .args(&all)
             .current_dir(&shared)
             .env("HOME", scratch.path("home"));
-        let refused = run_for(WITHIN, &mut command).failed();
+        let refused = finish(&mut command).failed();
         assert!(
             refused.contains("lies where a sandbox could write it"),
             "{refused}"
@@ -482,7 +479,7 @@ fn f36_no_sandbox_of_roots_writes_what_the_nodes_file_names() {
     command
         .args(["--config", &kept, "wrap", "--", "true"])
         .current_dir(&shared);
-    run_for(WITHIN, &mut command).ok();
+    finish(&mut command).ok();
 }
 
 /// F36

@@ -3,21 +3,18 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
-use std::time::Duration;
 
 use super::account::Account;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, finish, run};
 use crate::direct::program;
 use crate::docker::Docker;
-
-const WITHIN: Duration = Duration::from_secs(60);
 
 /// Each way to call it in the project: as the user behind sudo, and as the user.
 fn both(person: &Account, arguments: &[&str], also: &dyn Fn(&mut Command)) -> [Finished; 2] {
     [person.sudo(&[]), person.alone(&[&program()])].map(|mut command| {
         command.args(arguments);
         also(&mut command);
-        run_for(WITHIN, &mut command)
+        finish(&mut command)
     })
 }
 
@@ -119,10 +116,7 @@ fn wrap_runs_as_the_person_whom_su_makes() {
         let mut su = Command::new("su");
         su.args(&arguments).current_dir("/");
         // su itself types the end of input into its pseudo-terminal.
-        let seen = run_for(WITHIN, &mut su)
-            .ok()
-            .replace('\r', "")
-            .replace("^@", "");
+        let seen = finish(&mut su).ok().replace('\r', "").replace("^@", "");
         let gid = person.gid;
         assert_eq!(
             seen,
@@ -149,7 +143,7 @@ fn wrap_ask_without_a_terminal_to_ask_at_waits_and_ends() {
         let set = command.env("LC_ALL", "C").get_envs();
         setsid.envs(set.filter_map(|(name, value)| Some((name, value?))));
         setsid.current_dir(&person.project);
-        let said = run_for(WITHIN, &mut setsid).ok();
+        let said = finish(&mut setsid).ok();
         assert!(
             said.contains("timed out") && !said.contains("which no rule"),
             "{said}"
@@ -166,7 +160,7 @@ fn a_command_that_the_kernel_kills_for_its_memory_has_a_closing_line() {
     let run = |options: &[&str], script: &str| {
         let mut command = person.sudo(&["wrap"]);
         command.args(options).args(["--", "python3", "-c", script]);
-        run_for(WITHIN, &mut command)
+        finish(&mut command)
     };
     let limit = ["--set", "limits.memory=64MiB"];
     let line = "the kernel killed a process for limits.memory; --set limits.memory=SIZE";

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Duration;
 
 use super::account::Account;
-use crate::command::run_for;
+use crate::command::finish;
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -97,10 +96,7 @@ fn wrap_gives_the_person_a_home_that_they_own_and_the_path_of_their_login() {
     let command = ["wrap", "--", "bash", "-c", "echo $PATH"];
     let mut sudo = person.sudo(&command);
     sudo.env("PATH", &kept);
-    assert_eq!(
-        run_for(Duration::from_secs(60), &mut sudo).ok(),
-        format!("{kept}\n")
-    );
+    assert_eq!(finish(&mut sudo).ok(), format!("{kept}\n"));
 }
 
 #[test]
@@ -115,7 +111,7 @@ fn wrap_knows_the_person_behind_doas_pkexec_and_a_missing_group() {
         command.args(["wrap", "--", "bash", "-c", "echo $(id -u) $(id -g)"]);
         command.envs(variables.iter().copied());
         command.current_dir(&person.project);
-        run_for(Duration::from_secs(60), &mut command)
+        finish(&mut command)
     };
     for variables in [
         &[("SUDO_UID", uid.as_str())][..],
@@ -210,7 +206,7 @@ fn wrap_shows_neither_other_users_files_nor_the_rest_of_the_node() {
         command
             .current_dir(&person.project)
             .env("HOME", &person.home);
-        let root = run_for(Duration::from_secs(60), &mut command);
+        let root = finish(&mut command);
         let sudo = person.wrap_by(policy, &script);
         for seen in [root, sudo] {
             let all = seen.to_string();

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, HANGS, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -45,7 +45,7 @@ impl Place {
 
     fn bash(&self, how: How, script: &str) -> Finished {
         let mut command = self.command(how, &["bash", "-c", script]);
-        run_for(Duration::from_secs(30), &mut command)
+        finish(&mut command)
     }
 
     /// Starts it, and waits for its first line.
@@ -67,7 +67,7 @@ fn end(child: &mut Child) -> i32 {
             let signal = std::os::unix::process::ExitStatusExt::signal(&status);
             return status.code().or(signal.map(|s| 128 + s)).unwrap();
         }
-        if start.elapsed() > Duration::from_secs(60) {
+        if start.elapsed() > HANGS {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("it did not end");
@@ -165,12 +165,12 @@ print('zombies', sum(') Z 1 ' in open(f).read() for f in glob.glob('/proc/[0-9]*
 fn wrap_u_a6_orphans_leave_no_zombies() {
     let place = Place::new();
     let mut wrapped = place.command(How::Wrapped, &["python3", "-c", ORPHANS]);
-    let seen = run_for(Duration::from_secs(30), &mut wrapped).ok();
+    let seen = finish(&mut wrapped).ok();
     assert_eq!(seen, "zombies 0\n");
     // The control: an init process that reaps no other processes.
     let mut alone = Command::new("unshare");
     alone.args(["--pid", "--fork", "--mount-proc", "python3", "-c", ORPHANS]);
-    let seen = run_for(Duration::from_secs(30), &mut alone).ok();
+    let seen = finish(&mut alone).ok();
     assert_eq!(seen, "zombies 3\n");
 }
 
@@ -220,7 +220,7 @@ fn wrap_the_first_process_is_no_way_out_for_the_command() {
     let secret = format!("--workspace={dir}");
     wrap.args(["wrap", &secret, "--", "python3", "-c", WAYS]);
     wrap.env("SECRET_OF_THE_NODE", "1");
-    let seen = run_for(Duration::from_secs(30), wrap.current_dir(&dir)).ok();
+    let seen = finish(wrap.current_dir(&dir)).ok();
     let mut lines = seen.lines();
     let other = lines.next().unwrap();
     for way in ["environ", "mem", "exe", "root", "fd/0"] {

@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::account::{Account, GIT};
-use crate::command::Finished;
+use crate::command::{Finished, HANGS, await_that};
 use crate::direct::program;
 use crate::docker::{Docker, Policy};
 
@@ -202,14 +202,12 @@ fn f37_what_a_killed_run_left_is_moved_by_the_next_look() {
         let mut killed = person.sudo(&arguments);
         killed.stdin(Stdio::null()).stderr(Stdio::null());
         let mut killed = killed.spawn().unwrap();
-        let end = Instant::now() + Duration::from_secs(30);
-        while !Path::new(&person.project).join("ready").exists() {
-            assert!(Instant::now() < end, "the command did not begin");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_that("the command begins", || {
+            Path::new(&person.project).join("ready").exists()
+        });
         killed.kill().unwrap();
         killed.wait().unwrap();
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + HANGS;
         // The control: until then they are there.
         assert_eq!(left(&person.project), PLANTED, "{verb}");
         // Its processes end with it, which takes a moment on a busy machine. A look meanwhile leaves them.
@@ -217,7 +215,7 @@ fn f37_what_a_killed_run_left_is_moved_by_the_next_look() {
         while !left(&person.project).is_empty() {
             assert!(Instant::now() < end, "{verb}: {all}");
             let mut looked = person.sudo(&[verb]);
-            let looked = crate::command::run_for(Duration::from_secs(30), &mut looked);
+            let looked = crate::command::finish(&mut looked);
             // Another test's look may be the one that moves them.
             all += &looked.to_string();
         }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::account::Account;
-use crate::command::run_for;
+use crate::command::finish;
 use crate::direct::program;
 use crate::docker::Docker;
 
@@ -108,7 +108,7 @@ fn wrap_publish_leads_from_the_loopback_to_the_named_port_alone() {
             assert_eq!(ask(address), None, "{by}: {address}");
         }
         // The port is taken while it runs.
-        let taken = run_for(Duration::from_secs(60), &mut person.sudo(&words)).failed();
+        let taken = finish(&mut person.sudo(&words)).failed();
         assert!(
             taken.contains("--publish") && taken.contains(&port.to_string()),
             "{taken}"
@@ -181,7 +181,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
             &["--", "echo", "ran"],
         ]
         .concat();
-        let said = run_for(Duration::from_secs(60), &mut person.sudo(&words));
+        let said = finish(&mut person.sudo(&words));
         assert!(!said.stdout.contains("ran"), "{said}");
         said.failed()
     };
@@ -203,7 +203,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
     ];
     // The reason appears each time, whether the sidecar or its warden ends first.
     for _ in 0..16 {
-        let said = run_for(Duration::from_secs(60), &mut person.alone(&low)).failed();
+        let said = finish(&mut person.alone(&low)).failed();
         assert!(
             said.contains("--publish") && said.contains("Permission denied"),
             "{said}"
@@ -220,13 +220,13 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
         "echo",
         "ran",
     ];
-    let said = run_for(Duration::from_secs(60), &mut person.sudo(&words)).failed();
+    let said = finish(&mut person.sudo(&words)).failed();
     assert!(
         said.contains("exceeds the ceiling standard") && said.contains("option --publish"),
         "{said}"
     );
     let words = ["wrap", "--publish", "8080:3000", "--dry-run", "--", "true"];
-    let said = run_for(Duration::from_secs(60), &mut person.sudo(&words)).ok();
+    let said = finish(&mut person.sudo(&words)).ok();
     assert!(
         said.contains("127.0.0.1:8080 and [::1]:8080 of this node lead to port 3000"),
         "{said}"
@@ -246,7 +246,7 @@ fn wrap_publish_is_refused_where_nothing_can_lead_in() {
             .get_envs()
             .filter_map(|(name, value)| Some((name, value?))),
     );
-    let said = run_for(Duration::from_secs(60), &mut unshared).ok();
+    let said = finish(&mut unshared).ok();
     assert!(
         said.contains("published: 127.0.0.1:8080 of this node lead to port 3000"),
         "{said}"

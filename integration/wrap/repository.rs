@@ -1,9 +1,7 @@
 //! git works at once in a repository's directory, a work tree and a submodule. A crafted `.git` shows nothing.
 
-use std::time::Duration;
-
 use super::account::{Account, GIT};
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::docker::Docker;
 
 const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
@@ -12,7 +10,7 @@ const POLICIES: [&str; 3] = ["strict", "standard", "permissive"];
 fn wrap_in(person: &Account, directory: &str, policy: &str, script: &str) -> Finished {
     let mut command = person.sudo(&["wrap", "--policy", policy, "--", "bash", "-c", script]);
     command.current_dir(format!("{}/{directory}", person.home));
-    run_for(Duration::from_secs(60), &mut command)
+    finish(&mut command)
 }
 
 #[test]

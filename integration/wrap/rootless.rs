@@ -2,10 +2,9 @@
 //! succeeds without walls, and the wrapped command must not.
 
 use std::process::Command;
-use std::time::Duration;
 
 use super::account::Account;
-use crate::command::{Finished, lives, run, run_for};
+use crate::command::{Finished, await_that, awaited, finish, lives, run};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{arrived, internet, witness};
@@ -29,7 +28,7 @@ impl Account {
     pub fn agentbox(&self, arguments: &[&str]) -> Finished {
         let program = program();
         let all = [&[program.as_str()], arguments].concat();
-        run_for(Duration::from_secs(60), &mut self.alone(&all))
+        finish(&mut self.alone(&all))
     }
 
     /// Runs `agentbox wrap OPTIONS... -- bash -c SCRIPT` as the user.
@@ -278,7 +277,7 @@ impl Mounted {
         let mut all = Command::new("unshare");
         all.args(["-m", "bash", "-c", &script]);
         all.env("LOOK", look).env_remove("XDG_RUNTIME_DIR");
-        run_for(Duration::from_secs(60), &mut all)
+        finish(&mut all)
     }
 }
 
@@ -464,7 +463,7 @@ fn explain_of_walls_needs_no_project_and_of_a_directory_does() {
             true => person.sudo(&words),
             false => person.alone(&[&[program.as_str()], &words[..]].concat()),
         };
-        run_for(Duration::from_secs(60), call.current_dir(directory))
+        finish(call.current_dir(directory))
     };
     for directory in ["/", "/srv", "/tmp", person.home.as_str()] {
         for sudo in [false, true] {
@@ -502,17 +501,12 @@ fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
             .alone(&[&program, "wrap", "--", "sleep", &mark])
             .spawn()
             .unwrap();
-        let mut id = String::new();
-        for _ in 0..100 {
+        let id = awaited("it runs", || {
             let list = person.agentbox(&["list", "-q"]).ok();
             let running = run("pgrep", &["-f", &format!("^sleep {mark}")]).code == 0;
-            if let (true, Some(found)) = (running, list.lines().next()) {
-                id = found.to_owned();
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        assert!(!id.is_empty(), "it never ran");
+            let first = list.lines().next().filter(|_| running);
+            first.map(str::to_owned).ok_or(list)
+        });
         (child, id)
     };
     let (mut child, id) = start();
@@ -560,13 +554,7 @@ fn wrap_without_root_ends_with_its_caller_and_is_found_by_the_verbs() {
         let sleeper = run("pgrep", &["-f", &format!("^sleep {mark}")]).code;
         sleeper != 0 && !lives(sidecar)
     };
-    for _ in 0..100 {
-        if gone() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    assert!(gone(), "kill -9 of wrap ends all");
+    await_that("kill -9 of wrap ends all", gone);
     person.agentbox(&["delete", "--force", &id]).ok();
 }
 
@@ -666,7 +654,7 @@ fn wrap_without_root_works_in_a_subdirectory_and_a_work_tree() {
         let all = [program.as_str(), "wrap", "--", "bash", "-c", script];
         let mut command = person.alone(&all);
         command.current_dir(format!("{}/{directory}", person.home));
-        let seen = run_for(Duration::from_secs(60), &mut command);
+        let seen = finish(&mut command);
         let top = format!("{}/{}", person.home, directory.split('/').next().unwrap());
         // The command may write the workspace's own git directory, but not a work tree's main repository.
         let planted = if directory == "tree" { "" } else { "planted\n" };

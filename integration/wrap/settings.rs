@@ -2,18 +2,17 @@
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
-use std::time::Duration;
 
 use super::account::Account;
 use super::shell::Shell;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
 impl Account {
     /// Runs `sudo agentbox WORDS...` in the project.
     fn by_sudo(&self, words: &[&str]) -> Finished {
-        run_for(Duration::from_secs(60), &mut self.sudo(words))
+        finish(&mut self.sudo(words))
     }
 
     /// The output of `wrap --dry-run` with these options.
@@ -159,14 +158,14 @@ fn settings_of_a_project_count_as_they_were_trusted_and_no_further() {
     let name = &person.name;
     assert_eq!(stored, format!("700 {name}\n700 {name}\n600 {name}\n"));
     // This makes no other user trust it, and no other project trusted.
-    let said = run_for(Duration::from_secs(60), &mut person.sudo(&["explain"])).ok();
+    let said = finish(&mut person.sudo(&["explain"])).ok();
     assert!(said.contains("project.test"));
     let mut other = person.sudo(&["explain"]);
     other
         .env_remove("SUDO_UID")
         .env_remove("SUDO_GID")
         .env_remove("SUDO_USER");
-    assert!(!counts(&run_for(Duration::from_secs(60), &mut other)));
+    assert!(!counts(&finish(&mut other)));
     person.file("src/other/.agentbox.toml", "allow = [\"project.test\"]\n");
     let elsewhere = format!("{}/src/other", person.home);
     assert!(!counts(&person.plan(&["--workspace", &elsewhere])));
@@ -293,7 +292,7 @@ fn settings_of_a_project_are_not_written_replaced_or_moved_from_inside() {
     root.env_remove("SUDO_UID")
         .env_remove("SUDO_GID")
         .env_remove("SUDO_USER");
-    let seen = run_for(Duration::from_secs(60), &mut root).ok();
+    let seen = finish(&mut root).ok();
     assert!(
         seen.lines().all(|line| line.ends_with(" refused")),
         "{seen}"
@@ -477,7 +476,7 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     let words = [program.as_str(), "wrap", "--", "echo", "ran"];
     let mut inside = person.alone(&words);
     inside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.project));
-    let seen = run_for(Duration::from_secs(60), &mut inside);
+    let seen = finish(&mut inside);
     assert!(seen.stderr.contains("decides about later runs"), "{seen}");
     // A link on the way lies in the workspace, or leads to a path that could be made there.
     for way in [
@@ -506,10 +505,10 @@ fn settings_and_what_is_trusted_lie_outside_of_what_is_written() {
     person.file("xdg/agentbox/config.toml", "env = [\"WHO=xdg\"]\n");
     let mut outside = person.alone(&[&program, "wrap", "--", "sh", "-c", "echo $WHO"]);
     outside.env("XDG_CONFIG_HOME", format!("{}/xdg", person.home));
-    assert_eq!(run_for(Duration::from_secs(60), &mut outside).ok(), "xdg\n");
+    assert_eq!(finish(&mut outside).ok(), "xdg\n");
     let mut sudo = person.sudo(&["wrap", "--", "sh", "-c", "echo [$WHO]"]);
     sudo.env("XDG_CONFIG_HOME", format!("{}/xdg", person.home));
-    assert_eq!(run_for(Duration::from_secs(60), &mut sudo).ok(), "[]\n");
+    assert_eq!(finish(&mut sudo).ok(), "[]\n");
 }
 
 #[test]

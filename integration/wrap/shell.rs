@@ -1,5 +1,6 @@
 //! A user's shell at a terminal, with a test typing into it.
 
+use crate::command::HANGS;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -7,9 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::pty::OpenptFlags;
-
-/// Timeout for any output.
-const WITHIN: Duration = Duration::from_secs(90);
 
 /// An interactive bash with job control.
 pub struct Shell {
@@ -79,7 +77,7 @@ impl Shell {
                 let rest = self.shown.split_off(at + text.len());
                 return std::mem::replace(&mut self.shown, rest);
             }
-            assert!(start.elapsed() < WITHIN, "no {text:?} in: {:?}", self.shown);
+            assert!(start.elapsed() < HANGS, "no {text:?} in: {:?}", self.shown);
             self.read();
         }
     }

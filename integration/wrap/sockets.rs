@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use super::NodeDir;
 use super::account::Account;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, await_that, finish, run};
 use crate::docker::Docker;
 
-const WITHIN: Duration = Duration::from_secs(120);
 const NAME: &str = ".s.PGSQL.5432";
 
 /// A server's directory below /run, removed when dropped.
@@ -159,7 +158,7 @@ fn n56_a_databases_socket_leads_to_its_server_and_none_beside_it_is_seen() {
     let root = [&["wrap"], &both[..], &["--", "bash", "-c", &asks]].concat();
     let mut root_run = Command::new(crate::direct::program());
     root_run.args(&root).current_dir(&person.project);
-    let text = run_for(WITHIN, &mut root_run).ok();
+    let text = finish(&mut root_run).ok();
     assert!(
         text.contains("named:hello") && text.contains("beside:hello"),
         "{text}"
@@ -180,7 +179,7 @@ fn n56_a_databases_socket_leads_to_its_server_and_none_beside_it_is_seen() {
         let log = match by {
             "sudo" => {
                 person.wrap(&options, &asks).ok();
-                run_for(WITHIN, &mut person.sudo(&audit))
+                finish(&mut person.sudo(&audit))
             }
             _ => {
                 person.wraps(&options, &asks).ok();
@@ -339,7 +338,7 @@ fn n56_a_restarted_server_is_reached_again_and_no_swap_leads_elsewhere() {
         assert_eq!(lines[5..], ["back:hello"], "{by}: {said}");
         let audit = ["audit", &name, "--json"];
         let log = match by {
-            "sudo" => run_for(WITHIN, &mut person.sudo(&audit)),
+            "sudo" => finish(&mut person.sudo(&audit)),
             _ => person.agentbox(&audit),
         }
         .ok();
@@ -417,12 +416,7 @@ impl Disguised {
              s.bind('{path}')\nos.chmod('{path}', 0o777)\ns.listen()\ntime.sleep(600)"
         );
         let child = Command::new("python3").args(["-c", &text]).spawn().unwrap();
-        for _ in 0..200 {
-            if UnixStream::connect(path).is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        await_that("it listens", || UnixStream::connect(path).is_ok());
         Self(child)
     }
 }
@@ -597,7 +591,7 @@ fn n56_no_socket_of_a_sandbox_counts_and_the_nodes_file_forbids_all() {
             "-c",
             &asks,
         ];
-        let said = run_for(WITHIN, &mut person.sudo(&words));
+        let said = finish(&mut person.sudo(&words));
         match allowed {
             true => assert_eq!(said.ok(), "named:hello\n"),
             false => {

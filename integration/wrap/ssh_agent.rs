@@ -2,15 +2,12 @@
 //! reaches the agent.
 
 use std::process::Command;
-use std::time::Duration;
 
 use super::NodeDir;
 use super::account::Account;
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, finish, run};
 use crate::direct::program;
 use crate::docker::Docker;
-
-const WITHIN: Duration = Duration::from_secs(120);
 
 /// A user's agent with two keys; their `.pub` files are in ~/.ssh and in the project.
 pub(super) struct Agent<'a> {
@@ -62,7 +59,7 @@ impl<'a> Agent<'a> {
         ];
         ways.map(|(by, mut way)| {
             way.env("SSH_AUTH_SOCK", &self.socket).args(arguments);
-            (by, run_for(WITHIN, &mut way))
+            (by, finish(&mut way))
         })
     }
 
@@ -293,7 +290,7 @@ print("list", ask(stream, b"\x0b")[:5].hex())
         let audit = |options: &[&str]| {
             let all = [&["audit", &name], options].concat();
             match by {
-                "sudo" => run_for(WITHIN, &mut person.sudo(&all)),
+                "sudo" => finish(&mut person.sudo(&all)),
                 _ => person.agentbox(&all),
             }
         };
@@ -364,7 +361,7 @@ print("slow" if time.monotonic() - began > 9 else "fast")
     let all = [&["wrap"], &options[..], &["--", "bash", "-c", &script]].concat();
     let mut alone = person.alone(&[&program()]);
     alone.env("SSH_AUTH_SOCK", &agent.socket).args(&all);
-    let said = run_for(WITHIN, &mut alone).ok();
+    let said = finish(&mut alone).ok();
     let (signed, speed) = said.trim_end().split_once('\n').unwrap();
     // 50 at once, then ten each second.
     assert_eq!(speed, "slow");
@@ -412,7 +409,7 @@ fn n57_a_full_disk_under_the_log_ends_signing() {
                 "-c",
                 &script,
             ]);
-            run_for(WITHIN, &mut way)
+            finish(&mut way)
         });
         agent.does(&format!(
             "cd ~/src/project; for n in $(seq 600); do [ -e ready ] && break; sleep 0.1; done
@@ -494,7 +491,7 @@ fn n57_a_key_that_comes_later_does_not_sign_and_one_that_goes_is_gone() {
                 };
                 way.env("SSH_AUTH_SOCK", &agent.socket);
                 way.args(["wrap", "--ssh-agent", "--", "bash", "-c", &script]);
-                run_for(WITHIN, &mut way)
+                finish(&mut way)
             });
             agent.does(
                 "cd ~/src/project; for n in $(seq 600); do [ -e ready ] && break; sleep 0.1; done
@@ -523,7 +520,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
                 None => way.env_remove("SSH_AUTH_SOCK"),
             };
             way.arg("wrap").args(options).args(["--", "true"]);
-            let said = run_for(WITHIN, &mut way).failed();
+            let said = finish(&mut way).failed();
             assert!(said.contains(part), "{by} {options:?}: {said}");
         }
     };
@@ -630,7 +627,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
         ]
         .concat();
         let mut sudo = person.sudo(&all);
-        run_for(WITHIN, sudo.env("SSH_AUTH_SOCK", &agent.socket))
+        finish(sudo.env("SSH_AUTH_SOCK", &agent.socket))
     };
     let beyond = within(&["--ssh-agent=other@home"]).failed();
     assert!(beyond.contains("network.ssh-keys"), "{beyond}");
@@ -646,7 +643,7 @@ fn n57_no_agent_of_a_sandbox_or_beyond_the_ceiling_counts() {
     // The relay is a process of the user's, and ends with the command.
     let mut ps = Command::new("ps");
     ps.args(["-C", "agentbox-ssh", "-o", "uid="]);
-    let left = run_for(WITHIN, &mut ps).stdout;
+    let left = finish(&mut ps).stdout;
     let uid = person.uid.to_string();
     assert!(!left.split_whitespace().any(|one| one == uid), "{left}");
 }

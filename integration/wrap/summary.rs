@@ -1,9 +1,7 @@
 //! Denials are listed once the command has ended.
 
-use std::time::Duration;
-
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -22,7 +20,7 @@ fn wrap(scratch: &Scratch, options: &[&str], script: &str) -> Finished {
     command.args(["--config", &config, "wrap", "--policy", "net"]);
     command.args(options).args(["--", "bash", "-c", script]);
     command.current_dir(scratch.dir("project"));
-    run_for(Duration::from_secs(50), &mut command)
+    finish(&mut command)
 }
 
 fn said(seen: &Finished) -> Vec<&str> {
@@ -171,7 +169,7 @@ fn a_link_that_the_command_planted_leads_the_next_run_nowhere() {
     person.does("echo TOKEN=kept >precious");
     let wrap = |options: &[&str], script: &str| {
         let words = [&["wrap"][..], options, &["--", "sh", "-c", script]].concat();
-        run_for(Duration::from_secs(50), &mut person.sudo(&words))
+        finish(&mut person.sudo(&words))
     };
     let link = format!(
         "ln -sf {} refused.md; ln -sf {0} .env; mkfifo pipe",

@@ -1,10 +1,9 @@
 //! A program that runs from the home runs behind the walls too, with each installer's real layout.
 
 use std::process::Command;
-use std::time::Duration;
 
 use super::account::Account;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 use crate::docker::Docker;
 
@@ -160,7 +159,7 @@ fn path_of(person: &Account, path: &str) -> String {
 fn wrapped(person: &Account, path: &str, arguments: &[&str]) -> Finished {
     let mut command = person.sudo(&[&["wrap"], arguments].concat());
     command.env("PATH", path);
-    run_for(Duration::from_secs(60), &mut command)
+    finish(&mut command)
 }
 
 #[test]
@@ -215,7 +214,7 @@ fn wrap_passes_on_what_names_a_toolchain_that_is_shown() {
             .env("NVM_DIR", value)
             .env("AWS_SECRET", "x");
         command.current_dir(&person.project);
-        run_for(Duration::from_secs(60), &mut command).ok()
+        finish(&mut command).ok()
     };
     assert_eq!(
         called(&format!("{home}/.nvm")),

@@ -1,10 +1,8 @@
 //! F37: `wrap --unprotect` lets protected files be written by name. Only the user's words do: no file that a sandbox
 //! wrote, and nothing beyond a ceiling.
 
-use std::time::Duration;
-
 use super::account::Account;
-use crate::command::run_for;
+use crate::command::finish;
 use crate::docker::Docker;
 
 /// Tries both protected files, and says which were written. One new file is made as well.
@@ -62,20 +60,13 @@ fn f37_a_file_that_a_sandbox_wrote_unprotects_nothing() {
     assert_eq!(seen.stdout, "", "{seen}");
     assert!(seen.stderr.contains("agentbox trust"), "{seen}");
     // The control: the user trusts it, and is told what it does.
-    let trust = run_for(
-        Duration::from_secs(30),
-        &mut person.sudo(&["trust", "--yes"]),
-    );
+    let trust = finish(&mut person.sudo(&["trust", "--yes"]));
     let effect = "lets every file be written that your tools run later";
     assert!(format!("{trust}").contains(effect), "{trust}");
     let seen = person.wrap(&[], TRY);
     assert_eq!(seen.stdout, ".envrc\n.git/hooks/post-commit\n", "{seen}");
     // In the user's own settings it counts everywhere.
-    run_for(
-        Duration::from_secs(30),
-        &mut person.sudo(&["trust", "--remove"]),
-    )
-    .ok();
+    finish(&mut person.sudo(&["trust", "--remove"])).ok();
     person.does("rm ~/src/project/.agentbox.toml");
     project(&person);
     person.file(".config/agentbox/config.toml", "unprotect = [\".envrc\"]\n");
@@ -101,7 +92,7 @@ fn f37_a_ceiling_holds_for_unprotected_files() {
             "-c",
             TRY,
         ];
-        run_for(Duration::from_secs(60), &mut person.sudo(&line))
+        finish(&mut person.sudo(&line))
     };
     let seen = run("standard");
     assert!(seen.code != 0 && seen.stdout.is_empty(), "{seen}");

@@ -3,18 +3,16 @@
 
 use std::io::{Read, Write};
 use std::process::Command;
-use std::time::Duration;
 
 use super::NodeDir;
 use super::account::Account;
 use super::agents::WALLS;
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::docker::allowlist::{arrived, internet, witness};
 use crate::docker::upstream::{CODED, CompanyProxy, PASSWORD, PLACE, USER};
 
-const WITHIN: Duration = Duration::from_secs(90);
 const HOST: &str = "api.example.test";
 
 /// Looks for the password in all that a process can reach of processes, files and memory.
@@ -64,7 +62,7 @@ impl Account {
     fn by_both(&self, variables: &[(&str, &str)], arguments: &[&str]) -> [Finished; 2] {
         [self.sudo(&[]), self.alone(&[&program()])].map(|mut way| {
             way.envs(variables.iter().copied()).args(arguments);
-            run_for(WITHIN, &mut way)
+            finish(&mut way)
         })
     }
 
@@ -148,7 +146,7 @@ fn n58_hosts_are_reached_through_the_users_proxy_and_its_password_stays_outside(
     let mut shell = Command::new("bash");
     shell.args(["-c", &script]).env("PASS", PASSWORD);
     shell.current_dir(&person.project).env("HOME", &person.home);
-    let found = run_for(WITHIN, &mut shell).stdout;
+    let found = finish(&mut shell).stdout;
     for nothing in ["environment: 0", "memory: 0"] {
         assert!(!found.contains(nothing), "{found}");
     }
@@ -238,7 +236,7 @@ fn n58_no_sandbox_and_no_file_chooses_the_proxy() {
             way.args(["--", "bash", "-c", &asking("x")]);
             way.envs(evil).current_dir(sub);
             let before = proxy.asked().len();
-            let said = run_for(WITHIN, &mut way);
+            let said = finish(&mut way);
             assert!(
                 said.stdout.contains("\"path\": \"/x\""),
                 "{walls} {file}: {said}"
@@ -320,12 +318,12 @@ fn n58_the_nodes_file_and_a_ceiling_decide_about_the_users_proxy() {
         ] {
             let config = node.file("config.toml", text);
             let mut chmod = Command::new("chmod");
-            run_for(WITHIN, chmod.args(["600", &config])).ok();
+            finish(chmod.args(["600", &config])).ok();
             let before = [users.asked().len(), nodes.asked().len()];
             let mut way = person.sudo(&["--config", &config, "wrap", "--walls", walls]);
             way.args(["--allow", &rule, "--", "bash", "-c", &asking("x")]);
             way.env("HTTPS_PROXY", &of_users);
-            let said = run_for(WITHIN, &mut way);
+            let said = finish(&mut way);
             assert!(
                 said.stdout.contains("\"path\": \"/x\""),
                 "{walls} {text}: {said}"
@@ -383,7 +381,7 @@ fn n58_the_nodes_hosts_file_leads_where_rules_and_addresses_allow() {
     // The controls: this machine reaches all of them.
     for host in [&private, &metadata, &cloud, &here, &public] {
         let mut curl = Command::new("bash");
-        let said = run_for(WITHIN, curl.args(["-c", &ask(host)]));
+        let said = finish(curl.args(["-c", &ask(host)]));
         assert!(said.stdout.contains("\"path\""), "{host}: {said}");
     }
     for walls in WALLS {

@@ -45,8 +45,7 @@ fn a_long_path_starts_and_its_command_has_the_callers_limit_of_files() {
     let all = ["1024", "16384", "files", "1024", "16384", "last"];
     assert_eq!(words(&by_user(&person, "", "--walls namespaces")), all);
     // Root, with the same home.
-    let root = crate::command::run_for(
-        std::time::Duration::from_secs(60),
+    let root = crate::command::finish(
         std::process::Command::new("bash")
             .args([
                 "-c",

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{BOTH, Running, Runtime, same, sleeper, until};
+use super::{BOTH, Running, Runtime, same, sleeper};
+use crate::command::await_that;
 use crate::direct::Node;
 
 #[test]
@@ -78,7 +79,7 @@ fn direct_verbs_exec_reads_process_json_and_writes_the_pid_file() {
         let pid = std::fs::read_to_string(&path).unwrap();
         let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap();
         // runc's returns before the program runs.
-        until("the program", || name() == "sleep\n");
+        await_that("the program", || name() == "sleep\n");
         let refused = container.call(&["exec", "--pid-file", "/nope/pid"], &["sleep", "200"]);
         assert_eq!(refused.code, 255, "{refused}");
         let sleepers = container.call(&["ps"], &["-o", "pid,args"]).ok();

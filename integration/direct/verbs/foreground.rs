@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::process::Stdio;
 
-use super::{BOTH, same, until};
+use super::{BOTH, same};
+use crate::command::await_that;
 use crate::direct::Node;
 
 #[test]
@@ -66,7 +67,7 @@ fn direct_verbs_run_passes_signals_on() {
         out.read_exact(&mut seen).unwrap();
         assert_eq!(&seen, b"USR1\n", "{runtime:?}");
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        until("the end", || child.try_wait().unwrap().is_some());
+        await_that("the end", || child.try_wait().unwrap().is_some());
         assert_eq!(child.wait().unwrap().code(), Some(9), "{runtime:?}");
     }
 }

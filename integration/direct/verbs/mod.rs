@@ -9,12 +9,11 @@ mod wrap;
 
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{Node, program};
-use crate::command::Finished;
+use crate::command::{Finished, await_that};
 
 /// The runtime to call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,19 +116,6 @@ fn sleeper(node: &Node) -> Value {
     config
 }
 
-/// Waits for a condition, for at most a minute.
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "{what} did not happen"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// The answers of both runtimes, which must be equal. Ids and pids are replaced.
 #[track_caller]
 fn same(name: &str, answers: [Finished; 2]) -> Finished {
@@ -201,7 +187,7 @@ fn direct_verbs_state_list_ps_and_kill_answer_as_runc_does() {
     }
     for container in &containers {
         container.call(&["kill"], &["KILL"]).ok();
-        until("the end", || container.state()["status"] == "stopped");
+        await_that("the end", || container.state()["status"] == "stopped");
         container.call(&["kill", "--all"], &["0"]).ok();
         let late = container.call(&["kill"], &["0"]).failed();
         assert!(late.contains("not running"), "{late}");

@@ -3,7 +3,8 @@
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use super::{BOTH, Runtime, sleeper, until};
+use super::{BOTH, Runtime, sleeper};
+use crate::command::await_that;
 use crate::direct::Node;
 
 /// The messages at the caller's socket, up to the last one.
@@ -47,7 +48,7 @@ fn direct_verbs_a_container_tells_systemd_that_it_is_ready() {
         let root = format!("/proc/{}/root", pid());
         let inside = std::path::Path::new(&root).join("run/notify/notify.sock");
         let own = UnixDatagram::unbound().unwrap();
-        until("a socket in the container", || {
+        await_that("a socket in the container", || {
             own.send_to(b"STATUS=half way", &inside).is_ok()
         });
         assert!(
@@ -65,7 +66,7 @@ fn direct_verbs_a_container_tells_systemd_that_it_is_ready() {
         }
         let last = expected.last().unwrap();
         assert_eq!(heard(&socket, last), expected, "{runtime:?}");
-        until("the end of start", || start.try_wait().unwrap().is_some());
+        await_that("the end of start", || start.try_wait().unwrap().is_some());
         assert!(start.wait().unwrap().success(), "{runtime:?}");
         let env = runtime
             .call(&node, &["exec", &id, "cat", "/proc/1/environ"])

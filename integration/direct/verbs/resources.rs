@@ -5,7 +5,8 @@ use std::fs::File;
 
 use serde_json::{Value, json};
 
-use super::{BOTH, Running, sleeper, until};
+use super::{BOTH, Running, sleeper};
+use crate::command::await_that;
 use crate::direct::Node;
 
 #[test]
@@ -175,14 +176,14 @@ fn direct_verbs_events_report_exhausted_memory() {
         let log = node.scratch.path(&format!("events-{runtime:?}"));
         let mut events = command.stdout(File::create(&log).unwrap()).spawn().unwrap();
         let said = || std::fs::read_to_string(&log).unwrap();
-        until("the first line", || said().contains("stats"));
+        await_that("the first line", || said().contains("stats"));
         container.call(&["exec"], &["touch", "/tmp/go"]).ok();
-        until("the end of the container", || {
+        await_that("the end of the container", || {
             container.state()["status"] == "stopped"
         });
         // runc's runs until the cgroup is gone.
         container.call(&["delete", "--force"], &[]).ok();
-        until("the end of events", || events.try_wait().unwrap().is_some());
+        await_that("the end of events", || events.try_wait().unwrap().is_some());
         let text = said();
         let kinds: Vec<Value> = text
             .lines()

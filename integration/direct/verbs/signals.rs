@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{BOTH, Running, sleeper, until};
+use super::{BOTH, Running, sleeper};
+use crate::command::await_that;
 use crate::direct::Node;
 
 #[test]
@@ -23,7 +24,7 @@ fn direct_verbs_kill_ends_all_without_a_pid_namespace() {
             .count()
             + 1
     };
-    until("three processes", || count() == 3);
+    await_that("three processes", || count() == 3);
     let paused = container.call(&["pause"], &[]);
     assert_eq!(paused.code, 0, "{paused}");
     let refused = container.call(&["exec"], &["true"]).failed();
@@ -39,10 +40,10 @@ fn direct_verbs_kill_ends_all_without_a_pid_namespace() {
         "it is frozen with the others"
     );
     container.call(&["resume"], &[]).ok();
-    until("the end of exec", || waiting.try_wait().unwrap().is_some());
+    await_that("the end of exec", || waiting.try_wait().unwrap().is_some());
     assert!(waiting.wait().unwrap().success());
     container.call(&["kill"], &["KILL"]).ok();
-    until("the end of all", || {
+    await_that("the end of all", || {
         container.call(&["ps", "--format", "json"], &[]).ok().trim() == "[]"
     });
 }

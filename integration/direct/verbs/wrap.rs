@@ -6,8 +6,7 @@ use std::process::{Child, Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::until;
-use crate::command::lives;
+use crate::command::{await_that, lives};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 
@@ -27,7 +26,7 @@ fn sleeping(scratch: &Scratch, script: &str, mark: &str) -> (Child, Pid) {
         .spawn()
         .unwrap();
     let mut found = None;
-    until("the command", || {
+    await_that("the command", || {
         found = std::fs::read_dir("/proc")
             .unwrap()
             .flatten()
@@ -73,10 +72,10 @@ fn direct_verbs_wrap_ends_by_a_signal_as_its_command_would() {
         let (mut child, process) =
             sleeping(&scratch, "while :; do read -t 0.1 <> <(:); done", &mark);
         kill(pid(&child), signal).unwrap();
-        until("the end", || child.try_wait().unwrap().is_some());
+        await_that("the end", || child.try_wait().unwrap().is_some());
         let status = child.wait().unwrap();
         assert_eq!((status.code(), status.signal()), end, "{signal}");
-        until("the command's end", || !lives(process));
+        await_that("the command's end", || !lives(process));
     }
     let mark = format!("handler-{}", std::process::id());
     let script = "trap 'exit 3' TERM; while :; do read -t 0.1 <> <(:); done";
@@ -91,9 +90,9 @@ fn direct_verbs_wrap_ends_by_a_signal_as_its_command_would() {
             .to_owned();
         u64::from_str_radix(&mask, 16).unwrap() & (1 << 14) != 0
     };
-    until("the handler", handled);
+    await_that("the handler", handled);
     kill(pid(&child), Signal::SIGTERM).unwrap();
-    until("the end", || child.try_wait().unwrap().is_some());
+    await_that("the end", || child.try_wait().unwrap().is_some());
     assert_eq!(child.wait().unwrap().code(), Some(3), "a handler decides");
 }
 
@@ -106,7 +105,7 @@ fn direct_verbs_a_command_does_not_outlive_wrap() {
     let (mut child, process) = sleeping(&scratch, "while :; do read -t 0.1 <> <(:); done", &mark);
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the command's end", || !lives(process));
+    await_that("the command's end", || !lives(process));
     let gone = crate::command::run(&program(), &["list", "--quiet"]);
     assert_eq!(gone.code, 0, "{gone}");
 }

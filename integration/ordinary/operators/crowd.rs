@@ -1,10 +1,8 @@
 //! A node with many containers: a verb opens only the records that it needs.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Node, program};
 
 /// Runs a bash script in a mount namespace with an empty /run/agentbox, hidden from other tests. `ab` is agentbox with
@@ -37,7 +35,7 @@ fn on_a_node_of_its_own(node: &Node, script: &str) -> Finished {
     let mut command = std::process::Command::new("unshare");
     command.args(["--mount", "bash", "-c", &script, "-", &program()]);
     command.args([&node.root, &dir]);
-    run_for(Duration::from_secs(60), &mut command)
+    finish(&mut command)
 }
 
 /// A bundle whose network namespace is the file `name` in the script's directory, as an engine names it.

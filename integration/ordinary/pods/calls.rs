@@ -1,12 +1,10 @@
 //! Denied system calls of a pod's members: each member has its own sidecar for them, and its own log.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::sandbox::{await_end, is_running, kept, member, record};
 use super::{Cgroup, Running, chosen, sleeper};
-use crate::command::{kill_and_wait, run};
+use crate::command::{awaited, kill_and_wait, run};
 use crate::direct::Node;
 
 const ROLE: &str = "io.kubernetes.cri.container-type";
@@ -57,15 +55,13 @@ fn descriptors(pid: &Value) -> Vec<String> {
 #[track_caller]
 fn await_words(id: &str, words: &str) {
     let path = format!("/proc/{}/root/tmp/said", record(id)["init"]["pid"]);
-    let mut said = String::new();
-    for _ in 0..500 {
-        said = std::fs::read_to_string(&path).unwrap_or_default();
-        if said.contains(words) {
-            return;
+    awaited(words, || {
+        let said = std::fs::read_to_string(&path).unwrap_or_default();
+        match said.contains(words) {
+            true => Ok(()),
+            false => Err(format!("{id} says {said:?}")),
         }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{id} says {said:?}");
+    });
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::{Running, remove_below, sleeper};
-use crate::command::run;
+use crate::command::{await_that, run};
 use crate::direct::Node;
 
 /// agentbox's own entries of a container: record, policy, control socket, lock.
@@ -37,14 +37,10 @@ fn remove_cgroups(dir: &Path, id: &str) {
 }
 
 fn await_stop(node: &Node, id: &str) {
-    for _ in 0..500 {
+    await_that("it stops", || {
         let state = node.call(&["state", id]);
-        if state.code != 0 || state.stdout.contains("stopped") {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("{id} did not stop");
+        state.code != 0 || state.stdout.contains("stopped")
+    });
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::command::await_that;
 use crate::direct::Node;
 
 /// A detached container, deleted when dropped.
@@ -112,10 +113,7 @@ fn remove_below(dir: &Path) {
         }
     }
     // A process leaves its cgroup a moment after its end.
-    for _ in 0..200 {
-        if std::fs::remove_dir(dir).is_ok() || !dir.exists() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    await_that("its cgroup is empty", || {
+        std::fs::remove_dir(dir).is_ok() || !dir.exists()
+    });
 }

@@ -1,11 +1,9 @@
 //! A kubelet recreates a pod that has lost its sidecar, because its sandbox ends when a member is created.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use super::{Running, sleeper};
-use crate::command::{kill_and_wait, run};
+use crate::command::{await_that, kill_and_wait, run};
 use crate::direct::Node;
 
 /// agentbox's record of a container.
@@ -87,13 +85,7 @@ fn a_sandbox_that_lost_its_sidecar_ends_when_a_container_of_its_pod_is_created()
 
 #[track_caller]
 pub(super) fn await_end(node: &Node, id: &str) {
-    for _ in 0..500 {
-        if !is_running(node, id) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{id} still runs");
+    await_that("it ends", || !is_running(node, id));
 }
 
 /// A sandbox ends with its sidecar, whatever its network mode, and so does every container.

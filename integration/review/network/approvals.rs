@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{agentbox, under};
+use crate::command::{await_that, awaited};
 use crate::docker::Docker;
 use crate::docker::allowlist::{Agent, arrived, witness};
 
@@ -23,34 +24,28 @@ fn ask(agent: &Agent<'_>, port: u16) {
 
 #[track_caller]
 fn listed(id: &str, port: u16) -> String {
-    for _ in 0..100 {
+    let number = awaited("a waiting connection", || {
         let text = agentbox(&["approvals", "--format", "json", id]).ok();
         let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
-        if let Some(one) = all.iter().find(|one| one["port"] == port) {
-            let number = one["id"].to_string();
-            let table = agentbox(&["approvals", id]).ok();
-            let row = table.lines().find(|row| row.contains(&format!(":{port}")));
-            let first = row.and_then(|row| row.split_whitespace().next());
-            assert_eq!(first, Some(&*number), "{table}");
-            return number;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("nothing waits on port {port}");
+        let one = all.iter().find(|one| one["port"] == port);
+        one.map(|one| one["id"].to_string())
+            .ok_or(format!("nothing on port {port}"))
+    });
+    let table = agentbox(&["approvals", id]).ok();
+    let row = table.lines().find(|row| row.contains(&format!(":{port}")));
+    let first = row.and_then(|row| row.split_whitespace().next());
+    assert_eq!(first, Some(&*number), "{table}");
+    number
 }
 
 #[track_caller]
 fn gone(id: &str, number: &str) {
-    for _ in 0..600 {
+    await_that("it waits no more", || {
         let text = agentbox(&["approvals", "--format", "json", id]).ok();
         let all: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
         let ids: Vec<String> = all.iter().map(|one| one["id"].to_string()).collect();
-        if !ids.iter().any(|id| id == number) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("{number} waits on");
+        !ids.iter().any(|id| id == number)
+    });
 }
 
 #[test]

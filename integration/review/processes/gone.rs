@@ -1,10 +1,9 @@
 //! A vanished container can be killed and deleted, even if parts of it were removed.
 
 use std::path::Path;
-use std::time::Duration;
 
 use super::{Running, called_by, sleeper};
-use crate::command::run_for;
+use crate::command::{await_that, finish};
 use crate::direct::Node;
 
 /// Empties and removes the container's cgroups, as a kubelet does.
@@ -17,12 +16,9 @@ fn remove_cgroups(id: &str) {
             }
             below(&path, id);
             if entry.file_name().to_string_lossy().ends_with(id) {
-                for _ in 0..100 {
-                    if std::fs::remove_dir(&path).is_ok() || !path.exists() {
-                        break;
-                    }
-                    std::thread::sleep(Duration::from_millis(10));
-                }
+                await_that("its cgroup is empty", || {
+                    std::fs::remove_dir(&path).is_ok() || !path.exists()
+                });
             }
         }
     }
@@ -36,13 +32,10 @@ fn review_k_3_a_container_whose_cgroup_is_gone_is_killed_and_deleted() {
     for policy in ["standard", "unconfined"] {
         let container = Running::start(&node, "gone", policy, &sleeper(&node));
         node.call(&["kill", &container.id, "9"]).ok();
-        for _ in 0..200 {
+        await_that("it stops", || {
             let state = node.call(&["state", &container.id]).ok();
-            if state.contains("stopped") {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            state.contains("stopped")
+        });
         remove_cgroups(&container.id);
         node.call(&["kill", "--all", &container.id, "9"]).ok();
         let refused = node.call(&["kill", &container.id, "9"]).failed();
@@ -67,13 +60,13 @@ fn a_second_mount_of_the_hierarchies_that_is_read_only_stops_no_delete() {
         let container = Running::start(&node, "twice", policy, &sleeper(&node));
         let before = ["unshare", "-m", "sh", "-c", &mounted];
         let mut delete = called_by(&before, &node, &["delete", "--force", &container.id]);
-        run_for(Duration::from_secs(60), &mut delete).ok();
+        finish(&mut delete).ok();
         assert!(node.leftovers(&container.id).is_empty());
         let id = format!("{}-ended", container.id);
         let bundle = node.bundle(&id, &node.config(&["true"]));
         let words = ["--policy", policy, "run", "--bundle", &bundle, &id];
         let mut run = called_by(&before, &node, &words);
-        run_for(Duration::from_secs(60), &mut run).ok();
+        finish(&mut run).ok();
         assert_eq!(node.leftovers(&id), [""; 0], "{policy}");
     }
 }

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use super::{POLICIES, Running, called_by, sleeper, with_groups};
-use crate::command::run_for;
+use crate::command::finish;
 use crate::direct::{Node, Scratch, program};
 use crate::docker::Docker;
 
@@ -26,10 +26,7 @@ fn groups(text: &str) -> Vec<u32> {
 fn review_f_h6_the_callers_groups_are_there_without_a_container() {
     let _docker = Docker::connect();
     let [first, rest @ ..] = IN_GROUPS;
-    let seen = run_for(
-        std::time::Duration::from_secs(10),
-        Command::new(first).args(rest).args(SHOW),
-    );
+    let seen = finish(Command::new(first).args(rest).args(SHOW));
     assert_eq!(groups(&seen.ok()), [0, 4, 27]);
 }
 
@@ -95,7 +92,7 @@ fn review_f_h6_wrap_hands_on_no_group() {
         command.args(["wrap", "--policy", policy, "--"]).args(SHOW);
         command.env("SUDO_UID", "65534").env("SUDO_GID", "65534");
         command.current_dir(scratch.dir("project"));
-        let seen = run_for(std::time::Duration::from_secs(60), &mut command).ok();
+        let seen = finish(&mut command).ok();
         assert!(groups(&seen).is_empty(), "{policy}: {seen}");
     }
 }

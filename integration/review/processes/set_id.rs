@@ -3,9 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use crate::command::run;
+use crate::command::{await_that, run};
 use crate::direct::{Node, Scratch, program};
 use crate::docker::{Docker, NO_WALLS, Policy};
 
@@ -138,13 +137,7 @@ fn direct_f21_no_file_that_is_handed_in_becomes_set_user_id() {
         command.stdin(Stdio::null()).stdout(output).stderr(second);
         assert!(command.status().unwrap().success());
         let tried = || fs::read_to_string(&errors).unwrap().contains("tried");
-        for _ in 0..200 {
-            if tried() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        assert!(tried());
+        await_that("it was tried", tried);
         node.call(&["delete", "--force", &id]).ok();
         fs::metadata(&file).unwrap().permissions().mode() & 0o7000
     };

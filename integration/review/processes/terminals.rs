@@ -7,12 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{Running, called_by, sleeper};
-use crate::command::run;
+use crate::command::{HANGS, run};
 use crate::direct::{Node, Scratch, program};
 use crate::docker::Docker;
 use crate::wrap::shell::terminal;
 
-/// Waits at most half a minute for its end.
+/// Waits for its end.
 #[track_caller]
 fn end(mut child: Child) -> i32 {
     let start = Instant::now();
@@ -20,7 +20,7 @@ fn end(mut child: Child) -> i32 {
         if let Some(status) = child.try_wait().unwrap() {
             return status.code().unwrap_or(-1);
         }
-        if start.elapsed() > Duration::from_secs(30) {
+        if start.elapsed() > HANGS {
             child.kill().unwrap();
             child.wait().unwrap();
             panic!("it did not end");
@@ -236,7 +236,7 @@ fn review_f_m6_a_command_does_not_outlive_wrap_whatever_it_asks_for() {
     child.wait().unwrap();
     let start = Instant::now();
     while alive() > 0 {
-        assert!(start.elapsed() < Duration::from_secs(60), "it lives on");
+        assert!(start.elapsed() < HANGS, "it lives on");
         std::thread::sleep(Duration::from_millis(20));
     }
     run(&program(), &["list", "--quiet"]).ok();

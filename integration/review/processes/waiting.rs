@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::command::{Finished, run, run_for};
+use crate::command::{Finished, awaited, run, run_for};
 use crate::direct::{Node, Scratch, program};
 use crate::docker::{Docker, Policy};
 
@@ -280,14 +280,9 @@ fn review_f_h1_verbs_race_and_all_end() {
         let gone = verb(PROMPT, &["delete", "--force", &id]);
         assert_eq!(gone.code, 0, "{gone}");
     });
-    let mut left = node.leftovers(&id);
-    for _ in 0..50 {
-        if left.is_empty() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-        left = node.leftovers(&id);
-    }
-    assert!(left.is_empty(), "{left:?}");
+    awaited("nothing is left", || match node.leftovers(&id) {
+        left if left.is_empty() => Ok(()),
+        left => Err(format!("{left:?}")),
+    });
     assert!(Path::new(&workspace.dir()).exists());
 }

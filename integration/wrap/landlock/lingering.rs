@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::others::{runs, until};
+use super::others::runs;
 use super::{CALLERS, Place, called};
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, await_that, finish};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::wrap::account::Account;
@@ -77,12 +77,12 @@ fn p02_no_lingering_socket_stretches_the_time_limit_of_landlocks_walls() {
     ]);
     pinned.args(&words[at..]).current_dir(&place.project);
     pinned.env("HOME", place.scratch.path("home"));
-    let ended = run_for(Duration::from_secs(60), &mut pinned);
+    let ended = finish(&mut pinned);
     assert_eq!(ended.code, 124, "{ended}");
     assert!(ended.stdout.contains("lingers (0, 0)"), "{ended}");
     // The control: without walls the option has its effect.
     let bare = ["-c", LINGERING, &port, "look"];
-    let bare = run_for(Duration::from_secs(60), Command::new("python3").args(bare));
+    let bare = finish(Command::new("python3").args(bare));
     assert!(bare.ok().contains("lingers (1, 1000)"));
     drop(wrap);
 }
@@ -93,7 +93,7 @@ fn at_a_terminal(person: &Account, line: &str) -> Finished {
     let run = format!("RUN={line}");
     let shell = r#"bash -mc 'eval "$RUN"; exit $?'"#;
     let command = ["env", &run, "script", "-qec", shell, "/dev/null"];
-    run_for(Duration::from_secs(60), &mut person.alone(&command))
+    finish(&mut person.alone(&command))
 }
 
 /// `wrap` with a limit of some seconds, in a terminal, whose foreground group it is in.
@@ -200,15 +200,15 @@ fn p02_a_wrap_that_is_held_up_stretches_no_time_limit_of_landlocks_walls() {
         let of = |mark: &str| format!("^sleep {mark}[.]");
         // The control, first: a start on a busy machine takes longer than a short limit.
         let mut control = start(&person, by, "1h", &free);
-        until("the control has begun", || runs(&of(&free)));
+        await_that("the control has begun", || runs(&of(&free)));
         signal(&control, Signal::STOP);
         let mut held = start(&person, by, "8s", &limited);
-        until("the command has begun", || runs(&of(&limited)));
+        await_that("the command has begun", || runs(&of(&limited)));
         signal(&held, Signal::STOP);
-        until("both are stopped", || {
+        await_that("both are stopped", || {
             is_stopped(&held) && is_stopped(&control)
         });
-        until("the command ends", || !runs(&of(&limited)));
+        await_that("the command ends", || !runs(&of(&limited)));
         assert!(is_stopped(&held) && is_stopped(&control), "{by}");
         assert!(runs(&of(&free)), "{by}");
         signal(&held, Signal::CONT);
@@ -216,7 +216,7 @@ fn p02_a_wrap_that_is_held_up_stretches_no_time_limit_of_landlocks_walls() {
         signal(&control, Signal::KILL);
         control.wait().unwrap();
         let left = ["-KILL", "-f", &format!("sleep {free}[.]")];
-        run_for(Duration::from_secs(10), Command::new("pkill").args(left));
+        finish(Command::new("pkill").args(left));
     }
 }
 
@@ -303,10 +303,10 @@ fn p02_no_file_system_that_does_not_answer_stretches_the_time_limit_of_landlocks
         ready(wrap.stdout(Stdio::piped()))
     };
     let mut wraps = [start("connect", "72550.5"), start("chmod", "72550.6")];
-    until("both have begun", || {
+    await_that("both have begun", || {
         runs("^sleep 72550[.]5") && runs("^sleep 72550[.]6")
     });
-    until("the commands end", || !runs("^sleep 72550[.]"));
+    await_that("the commands end", || !runs("^sleep 72550[.]"));
     // `wrap` is held up still, and goes on when the file system ends.
     assert!(
         wraps
@@ -369,7 +369,7 @@ fn p02_no_endless_fork_outlasts_the_time_limit_or_wrap_by_landlocks_walls() {
             }
             let mark = format!("^perl -e .*chain-{by} 12");
             let kill = ["-KILL", "-f", &mark];
-            run_for(Duration::from_secs(10), Command::new("pkill").args(kill));
+            finish(Command::new("pkill").args(kill));
             grows(&free)
         };
         assert!((0..10).any(|_| outrun()), "{by}: the control");
@@ -383,13 +383,13 @@ fn p02_no_endless_fork_outlasts_the_time_limit_or_wrap_by_landlocks_walls() {
         assert!(grows(&file), "{by}");
         signal(&killed, Signal::KILL);
         killed.wait().unwrap();
-        until("the chains end", || !grows(&file));
+        await_that("the chains end", || !grows(&file));
 
         // One that is held up beyond its time.
         let (mut held, file) = begin("held", &["--timeout", "6s"]);
         signal(&held, Signal::STOP);
         assert!(grows(&file), "{by}");
-        until("the chains end", || !grows(&file));
+        await_that("the chains end", || !grows(&file));
         assert!(is_stopped(&held), "{by}");
         signal(&held, Signal::CONT);
         assert_eq!(held.wait().unwrap().code(), Some(124), "{by}");

@@ -11,9 +11,8 @@ mod terminals;
 
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::time::Duration;
 
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 use crate::wrap::account::Account;
@@ -87,7 +86,7 @@ impl Place {
     }
 
     fn wrap(&self, command: &[&str]) -> Finished {
-        run_for(Duration::from_secs(60), &mut self.command(command))
+        finish(&mut self.command(command))
     }
 
     fn shell(&self, script: &str) -> Finished {
@@ -100,7 +99,7 @@ impl Place {
         let walled = self.wrap(&["python3", "-c", &script]).ok();
         let mut control = Command::new("python3");
         control.args(["-c", &script]).current_dir(&self.project);
-        let control = run_for(Duration::from_secs(60), &mut control).ok();
+        let control = finish(&mut control).ok();
         Outcomes {
             walled: outcomes(&walled),
             control: outcomes(&control),

@@ -1,8 +1,7 @@
 //! Sockets: the command can make one kind, and it reaches only the proxy.
 
-use std::time::{Duration, Instant};
-
 use super::{PRELUDE, Place, outcomes};
+use crate::command::{await_that, awaited};
 use crate::direct::{Scratch, program};
 use crate::docker::{Container, Docker};
 
@@ -128,14 +127,10 @@ fn landlock_names_of_the_policy_are_reached_through_the_proxy_and_others_told_wh
     let docker = Docker::connect();
     let two = two(&docker);
     let curl = |url: &str| two.wrap(&["curl", "-sS", "-m", "10", url]).to_string();
-    let begun = Instant::now();
-    while !curl("http://web.test:8080/").contains("from-the-web") {
-        assert!(
-            begun.elapsed() < Duration::from_secs(30),
-            "{}",
-            curl("http://web.test:8080/")
-        );
-    }
+    awaited("the server", || match curl("http://web.test:8080/") {
+        said if said.contains("from-the-web") => Ok(()),
+        said => Err(said),
+    });
     let refused = curl("http://other.test:8080/");
     assert!(
         refused.contains("no rule in network.allow matches it"),
@@ -222,10 +217,9 @@ attempt('flags', flags)
             .ok();
         // The control: from the same container, without walls, that port can be reached.
         let url = format!("http://{other}:{}/", port.trim());
-        let begun = Instant::now();
-        while two.job.exec(&[], &["curl", "-sS", "-m", "5", &url]).code != 0 {
-            assert!(begun.elapsed() < Duration::from_secs(30));
-        }
+        await_that("the control", || {
+            two.job.exec(&[], &["curl", "-sS", "-m", "5", &url]).code == 0
+        });
         two.job.exec(&[], &["touch", "go"]).ok();
         outcomes(&attack.join().unwrap().ok())
     });

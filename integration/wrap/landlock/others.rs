@@ -1,9 +1,9 @@
 //! Other processes: of the same user, wrap itself and its proxy.
 
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::Place;
+use crate::command::await_that;
 use crate::docker::Docker;
 
 /// A process of the same user outside of the walls, killed when dropped.
@@ -102,14 +102,6 @@ pub(super) fn runs(word: &str) -> bool {
     found.status.success()
 }
 
-pub(super) fn until(what: &str, condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 #[ignore = "needs the rig: hack/test"]
 fn landlock_what_the_command_leaves_ends_with_it() {
@@ -134,16 +126,16 @@ fn landlock_signals_reach_the_command_and_a_killed_wrap_ends_it() {
     };
     let mut wrap = start("trap 'exit 9' TERM; echo >ready; sleep 72514.5 & wait");
     let ready = place.scratch.path("home/project/ready");
-    until("it is ready", || std::path::Path::new(&ready).exists());
+    await_that("it is ready", || std::path::Path::new(&ready).exists());
     let pid = rustix::process::Pid::from_raw(wrap.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(wrap.wait().unwrap().code(), Some(9));
-    until("its child ends", || !runs("72514[.]5"));
+    await_that("its child ends", || !runs("72514[.]5"));
     let mut wrap = start("exec sleep 72515.5");
-    until("it runs", || runs("^sleep 72515[.]5"));
+    await_that("it runs", || runs("^sleep 72515[.]5"));
     wrap.kill().unwrap();
     wrap.wait().unwrap();
-    until("the command ends", || !runs("^sleep 72515[.]5"));
+    await_that("the command ends", || !runs("^sleep 72515[.]5"));
     // The next run removes the killed run's directory.
     assert_eq!(place.shell("true").code, 0);
 }
@@ -155,7 +147,7 @@ fn landlock_the_command_ends_when_its_proxy_is_killed() {
     place.policy = Some("permissive".to_owned());
     let mut command = place.command(&["sleep", "72516.5"]);
     let mut wrap = command.stderr(Stdio::null()).spawn().unwrap();
-    until("it runs", || runs("^sleep 72516[.]5"));
+    await_that("it runs", || runs("^sleep 72516[.]5"));
     let own = wrap.id().to_string();
     let children = Command::new("pgrep").args(["-P", &own]).output().unwrap();
     let children = String::from_utf8(children.stdout).unwrap();

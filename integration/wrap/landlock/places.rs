@@ -2,10 +2,9 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use super::Place;
-use crate::command::run_for;
+use crate::command::finish;
 use crate::direct::{Scratch, program};
 use crate::docker::Docker;
 use crate::wrap::account::Account;
@@ -92,7 +91,7 @@ fn landlock_says_what_it_lacks_and_refuses_what_it_cannot_hold() {
     explain
         .args(["explain", "--walls", "landlock"])
         .current_dir(&place.project);
-    let said = crate::command::run_for(std::time::Duration::from_secs(30), &mut explain).ok();
+    let said = crate::command::finish(&mut explain).ok();
     for word in [
         "refused rather than absent",
         "/dev/shm",
@@ -105,7 +104,7 @@ fn landlock_says_what_it_lacks_and_refuses_what_it_cannot_hold() {
     }
     explain = std::process::Command::new(program());
     explain.args(["explain"]).current_dir(&place.project);
-    let full = crate::command::run_for(std::time::Duration::from_secs(30), &mut explain).ok();
+    let full = crate::command::finish(&mut explain).ok();
     assert!(!full.contains("refused rather than absent"), "{full}");
     let missing = place.wrap(&["no-such-program"]);
     assert_eq!(missing.code, 127, "{missing}");
@@ -121,7 +120,7 @@ fn landlock_explains_its_own_walls_and_not_those_of_namespaces() {
     let of = |words: &[&str]| {
         let mut command = std::process::Command::new(program());
         command.args(words).current_dir(&place.project);
-        crate::command::run_for(std::time::Duration::from_secs(30), &mut command).ok()
+        crate::command::finish(&mut command).ok()
     };
     let allow = ["--set", "network.allow=example.org:8443"];
     let dry = [&["wrap", "--dry-run", "--all"], &allow[..], &["--", "true"]].concat();
@@ -187,7 +186,7 @@ fn landlock_refuses_variables_that_it_sets() {
         wrap.args(words)
             .env("TEMP", "/x")
             .current_dir(&place.project);
-        let said = crate::command::run_for(std::time::Duration::from_secs(30), &mut wrap).failed();
+        let said = crate::command::finish(&mut wrap).failed();
         let name = pair.split('=').next().unwrap();
         assert!(
             said.contains(name) && said.contains("cannot be passed on"),
@@ -208,7 +207,7 @@ fn landlock_within_the_full_walls_is_refused_with_the_reason() {
     outer
         .args(["wrap", "--", "sh", "-c", inner])
         .current_dir(&place.project);
-    let seen = crate::command::run_for(std::time::Duration::from_secs(60), &mut outer);
+    let seen = crate::command::finish(&mut outer);
     assert_ne!(seen.code, 0, "{seen}");
     assert!(!seen.stdout.contains("ran"), "{seen}");
     let reason = "this looks like a sandbox of agentbox already: run the command without `wrap`";
@@ -289,7 +288,7 @@ fn landlock_root_follows_no_link_in_a_directory_that_the_user_exchanges() {
                 naive
             }
         };
-        let seen = run_for(Duration::from_secs(60), command.env("TMPDIR", &base));
+        let seen = finish(command.env("TMPDIR", &base));
         assert!(racer.wait().unwrap().success(), "never exchanged: {seen}");
         let changed = std::fs::metadata(&victim).unwrap().permissions().mode() & 0o7777;
         let text = std::fs::read_to_string(&file).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::servers::{free_port, wrapped};
 use super::{CALLERS, PRELUDE, called, outcomes};
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish, run_for};
 use crate::docker::Docker;
 use crate::wrap::account::Account;
 
@@ -105,10 +105,7 @@ attempt('a login', lambda: socket.create_connection(('127.0.0.1', 22), 10))"
             3001,
         ),
     ] {
-        let said = run_for(
-            Duration::from_secs(60),
-            &mut wrapped(&person, "alone", &[], command),
-        );
+        let said = finish(&mut wrapped(&person, "alone", &[], command));
         let line = format!("{port}; --publish {port} lets it listen");
         assert!(said.failed().contains(&line), "{command:?}");
     }
@@ -130,7 +127,7 @@ fn landlock_a_command_that_fails_without_a_network_is_told_so() {
         let command = ["--", "python3", "-c", script];
         let words = ["wrap", "--walls", "landlock", "--policy", policy];
         let mut wrap = called(&person, "alone", &[&words[..], &command].concat());
-        let said = run_for(Duration::from_secs(60), &mut wrap);
+        let said = finish(&mut wrap);
         assert_eq!(said.stderr.contains(line), expected, "{said}");
     }
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::{CALLERS, Outcomes, PRELUDE, called, outcomes};
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish, run_for};
 use crate::docker::Docker;
 use crate::wrap::account::Account;
 use crate::wrap::publish::Serving;
@@ -70,7 +70,7 @@ fn landlock_a_server_is_reached_at_its_published_port_from_inside_and_outside() 
         let serving = Serving::start(start());
         assert_eq!(ask_loopback(port).as_deref(), Some("from inside"), "{by}");
         // The port is taken while it runs.
-        let taken = run_for(Duration::from_secs(60), &mut start()).failed();
+        let taken = finish(&mut start()).failed();
         let words = ["--publish: cannot listen at", "end what listens there"];
         assert!(words.iter().all(|part| taken.contains(part)), "{taken}");
         serving.end();
@@ -93,7 +93,7 @@ fn landlock_a_server_is_reached_at_its_published_port_from_inside_and_outside() 
         &["--publish", "3000", "--dry-run"],
         &["true"],
     );
-    let dry = run_for(Duration::from_secs(60), &mut { dry }).ok();
+    let dry = finish(&mut { dry }).ok();
     for line in [
         "the command can serve at 127.0.0.1:3000 of this machine",
         "or before that another program's",
@@ -109,7 +109,7 @@ fn landlock_publish_refuses_what_needs_a_namespace_and_obeys_the_ceiling() {
     let person = Account::new();
     let refused = |options: &[&str]| {
         let mut wrap = wrapped(&person, "alone", options, &["echo", "ran"]);
-        run_for(Duration::from_secs(60), &mut wrap).failed()
+        finish(&mut wrap).failed()
     };
     for published in ["8080:3000", "0.0.0.0:3000:3000", "[::1]:3000:3000"] {
         let why = refused(&["--publish", published]);
@@ -127,11 +127,11 @@ fn landlock_publish_refuses_what_needs_a_namespace_and_obeys_the_ceiling() {
         &["--publish", "8080", "--", "true"],
     ];
     let beyond = called(&person, "sudo", &words.concat());
-    let beyond = run_for(Duration::from_secs(60), &mut { beyond }).failed();
+    let beyond = finish(&mut { beyond }).failed();
     assert!(beyond.contains("option --publish"), "{beyond}");
     // Root's command has no right to low ports, so this is said at the start.
     let root = wrapped(&person, "root", &["--publish", "80"], &["echo", "ran"]);
-    let root = run_for(Duration::from_secs(60), &mut { root }).failed();
+    let root = finish(&mut { root }).failed();
     assert!(root.contains("choose a higher one"), "{root}");
 }
 
@@ -295,7 +295,7 @@ impl Machine {
         );
         let mut shell = Command::new("sh");
         shell.args(["-c", &setup]);
-        run_for(Duration::from_secs(20), &mut shell).ok();
+        finish(&mut shell).ok();
         Self
     }
 
@@ -311,7 +311,7 @@ impl Machine {
             "import socket; print(socket.create_connection(('{}', {port}), 5).recv(100).decode())",
             Self::OWN
         );
-        run_for(Duration::from_secs(30), &mut self.command(&script))
+        finish(&mut self.command(&script))
     }
 }
 

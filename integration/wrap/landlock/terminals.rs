@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use super::{CALLERS, PRELUDE, called, outcomes};
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::program;
 use crate::docker::Docker;
 use crate::wrap::account::Account;
@@ -28,7 +27,7 @@ fn bare(person: &Account, by: &str, script: &str) -> BTreeMap<String, String> {
 }
 
 fn run(command: &mut Command) -> Finished {
-    run_for(Duration::from_secs(60), command)
+    finish(command)
 }
 
 #[test]
