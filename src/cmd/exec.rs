@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use crate::cli::{Exec, GlobalOptions};
 use crate::cmd::exit::{exit_code, hint_at_sudo};
 use crate::runtime::exec;
+use crate::runtime::foreground::relay;
 use crate::runtime::foreground::tty;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::own_sandbox;
@@ -28,6 +29,10 @@ pub fn run(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
 }
 
 fn exec(global: &GlobalOptions, args: &Exec) -> Result<ExitCode> {
+    let by_engine = args.process.is_some() || args.pid_file.is_some();
+    if args.detach && !by_engine {
+        relay::keep_the_parents("`exec --detach`")?;
+    }
     if unprivileged::is_outside() {
         // First of all: sealing takes a mount, for which an unprivileged user needs the sandbox's namespace.
         own_sandbox::enter(global, &find::place(global, &args.id)?)?;

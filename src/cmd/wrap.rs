@@ -14,6 +14,7 @@ use crate::log::progress;
 use crate::policy::{PolicyError, Tool};
 use crate::render::explain::{self as page, PageLength};
 use crate::runtime::RuntimeError;
+use crate::runtime::foreground::shown_input;
 use crate::runtime::obstacle::Obstacle;
 use crate::runtime::seal;
 use crate::runtime::seal::ListenFds;
@@ -92,6 +93,7 @@ fn policy_error<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a PolicyError>
 }
 
 fn attempt(global: &GlobalOptions, args: &Wrap) -> Result<ExitCode> {
+    shown_input::look();
     let mut wanted = WrapRequest::of(args)?;
     if wanted.quiet {
         progress::silence();

@@ -50,7 +50,7 @@ impl Layout {
             refuse_both(path, &real, &wanted.write)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadOnly);
             refuse_over("--read", path, over)?;
-            let apart = self.is_apart("--read", path, &real, wanted.walls)?;
+            let apart = self.is_apart("--read", path, &real)?;
             if apart {
                 self.apart.insert(real.clone());
             }
@@ -71,7 +71,7 @@ impl Layout {
             let real = self.open_named("--write", path, wanted)?;
             let over = over_ceiling(resolved, &real, BindAccess::ReadWrite);
             refuse_over("--write", path, over)?;
-            let apart = self.is_apart("--write", path, &real, wanted.walls)?;
+            let apart = self.is_apart("--write", path, &real)?;
             // A path that the workspace shows is writable with it.
             if apart || self.shown_by(&real).as_ref() != Some(&self.workspace) {
                 self.binds.retain(|bind| *bind != real);
@@ -92,14 +92,8 @@ impl Layout {
 
     /// Whether a path is a mount of the node below a visible path. Visible paths come without the mounts below them, so
     /// it needs a mount of its own. A path deeper on such a mount is an error: it has no mount point.
-    fn is_apart(
-        &self,
-        option: &'static str,
-        path: &Path,
-        real: &Path,
-        walls: Walls,
-    ) -> Result<bool> {
-        let (Walls::Namespaces, Some(place)) = (walls, self.shown_by(real)) else {
+    fn is_apart(&self, option: &'static str, path: &Path, real: &Path) -> Result<bool> {
+        let Some(place) = self.shown_by(real) else {
             return Ok(false);
         };
         let table = nodes_mounts()?;

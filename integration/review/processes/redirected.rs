@@ -1,13 +1,13 @@
-//! F43 (docs/threats.md): a file that the caller redirects into a sandbox is read or written as redirected, and in no other way. By
-//! /proc/self/fd a program could open it again; no mount wall sees that.
+//! F43, F52 (docs/threats.md): a file that the caller redirects into a sandbox, or a pipe as its input, is read or written as
+//! redirected, and in no other way. By /proc/self/fd a program could open it again; no mount wall sees that.
 
 use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use super::{Running, called_by, sleeper};
-use crate::command::{Finished, run_for};
+use crate::command::{Finished, finish};
 use crate::direct::{Node, Scratch, program};
 use crate::docker::Docker;
 
@@ -78,11 +78,16 @@ fn f43_a_redirected_file_is_opened_in_no_other_way() {
     assert!(!files.is_intact(), "the control");
 
     let project = Scratch::new();
-    for policy in ["strict", "standard"] {
+    let ways = [
+        ["--policy", "strict"],
+        ["--policy", "standard"],
+        ["--walls", "landlock"],
+    ];
+    for [option, way] in ways {
         let mut wrap = Command::new(program());
-        wrap.args(["wrap", "--policy", policy, "--", "bash", "-c", ATTACK]);
+        wrap.args(["wrap", option, way, "--", "bash", "-c", ATTACK]);
         wrap.current_dir(project.dir("project"));
-        stays_intact(policy, wrap);
+        stays_intact(way, wrap);
     }
 
     let node = Node::new();
@@ -129,7 +134,7 @@ fn in_shell(project: &str, script: &str) -> Finished {
     shell
         .args(["-c", script, "-", &program()])
         .current_dir(project);
-    run_for(Duration::from_secs(60), &mut shell)
+    finish(&mut shell)
 }
 
 #[test]
@@ -220,4 +225,126 @@ fn exec_ends_though_its_output_goes_on() {
     let exec = ["exec", &container.id, "sh", "-c", "yes & sleep 0.2"];
     let seen = node.finish(called_by(&[], &node, &exec)).ok();
     assert!(seen.starts_with("y\ny\n"));
+}
+
+/// Types a command into standard input, which a shell outside reads, too. A full pipe holds it up.
+const TYPES: &str = r#"timeout 2 sh -c "printf \"touch evil\\n\" >/proc/self/fd/0""#;
+
+/// A shell outside that reads its commands from a pipe (`curl ... | sh`).
+struct PipedShell {
+    scratch: Scratch,
+    project: String,
+}
+
+impl PipedShell {
+    fn new() -> Self {
+        let scratch = Scratch::new();
+        let project = scratch.dir("project");
+        Self { scratch, project }
+    }
+
+    /// Runs this command, and whether a command was typed into the pipe.
+    #[track_caller]
+    fn is_typed_into(&self, command: &str) -> bool {
+        let mut shell = Command::new("bash");
+        shell.current_dir(&self.project).stdin(Stdio::piped());
+        shell.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut shell = shell.spawn().unwrap();
+        let script = format!("{command}\ncd ..\nsleep 1\ntouch after\n");
+        let mut input = shell.stdin.take().unwrap();
+        input.write_all(script.as_bytes()).unwrap();
+        drop(input);
+        shell.wait().unwrap();
+        fs::remove_file(self.scratch.path("after")).expect("the rest of the script has run");
+        let evil = ["evil", "project/evil"].map(|name| fs::remove_file(self.scratch.path(name)));
+        evil.iter().any(Result::is_ok)
+    }
+}
+
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f52_nothing_is_typed_into_a_pipe_that_the_caller_reads() {
+    let _docker = Docker::connect();
+    let shell = PipedShell::new();
+    assert!(
+        shell.is_typed_into(&format!("bash -c '{TYPES}'")),
+        "the control"
+    );
+    let program = program();
+    for how in ["--policy strict", "--policy standard", "--walls landlock"] {
+        let wrap = format!("{program} wrap {how} -- bash -c '{TYPES}'");
+        assert!(!shell.is_typed_into(&wrap), "{how}");
+    }
+    let node = Node::new();
+    let root = &node.root;
+    let container = Running::start(&node, "piped", "standard", &sleeper(&node));
+    for options in ["", "--detach"] {
+        let id = &container.id;
+        let exec = format!("{program} --root {root} exec {options} {id} sh -c '{TYPES}'");
+        assert!(!shell.is_typed_into(&exec), "exec {options}");
+    }
+    for options in ["", "--detach"] {
+        let id = format!("piped{options}-{}", std::process::id());
+        let bundle = node.bundle(&id, &node.config(&["sh", "-c", TYPES]));
+        let run = format!(
+            "{program} --root {root} --policy standard run {options} --bundle {bundle} {id}"
+        );
+        assert!(!shell.is_typed_into(&run), "run {options}");
+        node.call(&["delete", "--force", &id]);
+    }
+}
+
+/// What the program has not read of a pipe is for the next command, and it reads all if it wants to.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn a_pipe_as_input_is_read_as_far_as_the_program_reads() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    for how in ["", "--walls landlock"] {
+        let wrap = format!("$1 wrap --quiet {how} --");
+        let left = format!(
+            "seq 9 | {{ {wrap} true; {wrap} sh -c 'read x; read y; echo in $x $y'; {wrap} true </dev/null; cat; }}"
+        );
+        let left = in_shell(&project, &left).ok();
+        assert_eq!(left, "in 1 2\n3\n4\n5\n6\n7\n8\n9\n", "{how}");
+        let lines = format!("seq 3 | while read -r n; do {wrap} echo \"<$n>\"; done");
+        assert_eq!(in_shell(&project, &lines).ok(), "<1>\n<2>\n<3>\n", "{how}");
+        let whole = format!(
+            "seq 200000 | {wrap} sha256sum; seq 200000 | sha256sum; : | {wrap} wc -c; yes | {wrap} head -n 1"
+        );
+        let whole = in_shell(&project, &whole).ok();
+        let lines: Vec<&str> = whole.lines().collect();
+        assert_eq!(
+            (lines[0], &lines[2..]),
+            (lines[1], &["0", "y"][..]),
+            "{how}"
+        );
+        let slow = format!(
+            "(echo one; sleep 1; echo two) | {wrap} sh -c 'read x; echo $x; read x; echo $x'"
+        );
+        assert_eq!(in_shell(&project, &slow).ok(), "one\ntwo\n", "{how}");
+    }
+}
+
+/// A shell would read its script once more, from a place that the program chooses.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn f43_a_file_is_given_back_to_its_start_at_most() {
+    let _docker = Docker::connect();
+    let scratch = Scratch::new();
+    let project = scratch.dir("project");
+    let script = "dd bs=1 count=6 status=none; head -c 20 /dev/zero >/proc/self/fd/0 && echo wrote";
+    fs::write(scratch.path("list"), "x".repeat(100)).unwrap();
+    for how in [&[][..], &["--walls", "landlock"]] {
+        let mut list = File::open(scratch.path("list")).unwrap();
+        list.seek(SeekFrom::Start(20)).unwrap();
+        let mut wrap = Command::new(program());
+        wrap.args([&["wrap", "--quiet"], how, &["--", "sh", "-c", script]].concat());
+        wrap.current_dir(&project).stdin(list.try_clone().unwrap());
+        let seen = wrap.output().unwrap();
+        let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
+        assert_eq!(seen, "xxxxxxwrote\n", "the attack");
+        assert_eq!(list.stream_position().unwrap(), 20, "{how:?}");
+    }
 }

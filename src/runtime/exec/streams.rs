@@ -10,7 +10,7 @@ use crate::cli;
 use crate::enforce::leader::Leader;
 use crate::enforce::program::ContainerProgram;
 use crate::runtime::error::RuntimeError;
-use crate::runtime::foreground::relay::{self, Relay, Stdio};
+use crate::runtime::foreground::relay::{self, CallersTerminals, Relay, Stdio};
 use crate::runtime::foreground::tty;
 use crate::runtime::launch::{RunRetention, Streams};
 use crate::runtime::state::store::ContainerPaths;
@@ -43,7 +43,10 @@ impl ExecStreams {
         let own = || listener.as_ref().map(|l| l.path().to_owned());
         let console = args.console_socket.clone().or_else(own);
         let (stdio, relay) = match (terminal, args.detach) {
-            (false, false) => relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?,
+            (false, false) => {
+                let (stdio, relay) = relay::pipes(CallersTerminals::Replaced)?;
+                (stdio, Some(relay))
+            }
             (false, true) if target.record.plan().is_some() => {
                 (relay::detached("`exec --detach`", Stdio::default())?, None)
             }

@@ -8,11 +8,13 @@ pub mod notify;
 pub mod prompt;
 pub mod relay;
 mod rivals;
+pub mod shown_input;
 mod signatures;
 pub mod tty;
 pub mod wait;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use crate::cli::{self, GlobalOptions};
 use crate::enforce::program::ContainerProgram;
@@ -24,6 +26,7 @@ use crate::runtime::foreground::ended::ChildExit;
 use crate::runtime::foreground::job::Job;
 use crate::runtime::foreground::notify::ReadinessRelay;
 use crate::runtime::foreground::prompt::{Keep, Prompts};
+use crate::runtime::foreground::relay::{CallersTerminals, Relay, Stdio};
 use crate::runtime::foreground::signatures::SignatureDesk;
 use crate::runtime::foreground::wait::Foreground;
 use crate::runtime::input::bundle::Bundle;
@@ -72,6 +75,22 @@ pub struct Attendance<'a> {
     pub servers: Option<&'a mut BTreeSet<u16>>,
 }
 
+/// What the container gets in place of the caller's streams, and what relays them.
+fn standard_streams(
+    args: &cli::Create,
+    afterwards: RunMode,
+    console: Option<&Path>,
+) -> Result<(Stdio, Option<Relay>), RuntimeError> {
+    if afterwards == RunMode::Detach && args.pid_file.is_none() {
+        relay::keep_the_parents("`run --detach`")?;
+    }
+    if afterwards == RunMode::Detach || console.is_some() {
+        return Ok(Default::default());
+    }
+    let (stdio, relay) = relay::pipes(CallersTerminals::Replaced)?;
+    Ok((stdio, Some(relay)))
+}
+
 /// Runs a container; returns its end unless it is detached.
 pub fn run(
     global: &GlobalOptions,
@@ -87,11 +106,7 @@ pub fn run(
         .as_deref()
         .or_else(|| listener.as_ref().map(tty::TerminalListener::path));
     let relayed = afterwards != RunMode::Detach && args.console_socket.is_none();
-    let (stdio, relay) = if relayed && console.is_none() {
-        relay::pipes().map(|(stdio, relay)| (stdio, Some(relay)))?
-    } else {
-        Default::default()
-    };
+    let (stdio, relay) = standard_streams(args, afterwards, console)?;
     let (leader, job, program) = match front {
         FrontProcess::Program => Default::default(),
         FrontProcess::Reaper(program) => {

@@ -4,7 +4,7 @@
 //!
 //! If all of a command's descriptors lead to a terminal, `wrap` gives a pseudo-terminal
 //! ([`crate::runtime::foreground::tty`]). If only some do, or no terminal was requested, each of those becomes a pipe, and
-//! so does each file.
+//! so does each file. A pipe as input that the caller reads, too, is shown by another one ([`ShownInput`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -15,6 +15,7 @@ use rustix::pipe::PipeFlags;
 
 use crate::runtime::RuntimeError;
 use crate::runtime::foreground::error::ForegroundError;
+use crate::runtime::foreground::shown_input::{self, InputReaders, ShownInput};
 use crate::runtime::foreground::tty;
 use crate::runtime::input::descriptors;
 
@@ -24,8 +25,10 @@ pub type Stdio = [Option<OwnedFd>; 3];
 /// The streams between the caller's terminal or files and the container.
 pub struct Relay {
     flows: Vec<Flow>,
-    /// If standard input is a file: what the container has not read of it is in this pipe.
-    input: Option<OwnedFd>,
+    /// If standard input is a file.
+    input: Option<FileInput>,
+    /// If it is a pipe that the caller reads, too.
+    shown: Option<ShownInput>,
     /// The first failure of a file.
     failed: Option<Errno>,
 }
@@ -39,6 +42,14 @@ struct Flow {
     pending: Vec<u8>,
     /// Why a file of the caller is not read or written on.
     failed: Option<Errno>,
+}
+
+/// A file as standard input, of which the caller gets back what the container does not read.
+struct FileInput {
+    /// The pipe that holds it; the container may add bytes of its own.
+    unread: OwnedFd,
+    /// Where the container began to read.
+    start: u64,
 }
 
 /// How many bytes are read at once.
@@ -79,11 +90,7 @@ fn gives_more(fd: BorrowedFd<'_>) -> bool {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => true,
         FileType::CharacterDevice => !descriptors::is_memory_device(stat.st_rdev),
-        FileType::Fifo => {
-            const PIPEFS_MAGIC: u64 = 0x5049_5045;
-            let system = rustix::fs::fstatfs(fd);
-            system.is_ok_and(|system| system.f_type.cast_unsigned() != PIPEFS_MAGIC)
-        }
+        FileType::Fifo => !shown_input::is_pipe(fd),
         _ => false,
     }
 }
@@ -94,18 +101,34 @@ fn are_one_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     is_file(one) && of(one).is_ok_and(|found| of(other) == Ok(found))
 }
 
-/// Pipes in place of the caller's terminals and files.
-pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
+/// What becomes of the caller's terminals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallersTerminals {
+    /// Pipes replace them.
+    Replaced,
+    /// The command has them.
+    Kept,
+}
+
+/// Pipes in place of the caller's files and, if so, terminals.
+pub fn pipes(terminals: CallersTerminals) -> Result<(Stdio, Relay), RuntimeError> {
     let failed = || RuntimeError::io("make a pipe in place of a standard stream");
     let mut given: Stdio = [None, None, None];
     let mut relay = Relay {
         flows: Vec::new(),
         input: None,
+        shown: None,
         failed: None,
     };
     let all @ [input, output, error] = callers();
     for (number, fd) in all.into_iter().enumerate() {
-        if !gives_more(fd) {
+        if number == 0 && shown_input::look() != InputReaders::Own {
+            let (theirs, shown) = ShownInput::new().map_err(failed())?;
+            given[number] = Some(theirs);
+            relay.shown = Some(shown);
+        }
+        let is_kept = terminals == CallersTerminals::Kept && rustix::termios::isatty(fd);
+        if is_kept || !gives_more(fd) {
             continue;
         }
         // `>log 2>&1` keeps the order of lines.
@@ -124,12 +147,10 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
         let (theirs, from, to) = if number == 0 {
             // It may not be read, and its output must go on meanwhile.
             rustix::io::ioctl_fionbio(&writer, true).map_err(failed())?;
-            if is_seekable(input) {
-                relay.input = Some(
-                    reader
-                        .try_clone()
-                        .map_err(RuntimeError::io("copy a pipe"))?,
-                );
+            if let Some(start) = offset(input) {
+                let unread = reader.try_clone();
+                let unread = unread.map_err(RuntimeError::io("copy a pipe"))?;
+                relay.input = Some(FileInput { unread, start });
             }
             (reader, None, RelayTarget::Container(writer))
         } else {
@@ -146,8 +167,10 @@ pub fn pipes() -> Result<(Stdio, Relay), RuntimeError> {
     Ok((given, relay))
 }
 
-fn is_seekable(fd: BorrowedFd<'_>) -> bool {
-    is_file(fd) && rustix::fs::seek(fd, SeekFrom::Current(0)).is_ok()
+/// Where a file is read next. `None` for what has no such place.
+fn offset(fd: BorrowedFd<'_>) -> Option<u64> {
+    let at = || rustix::fs::seek(fd, SeekFrom::Current(0)).ok();
+    is_file(fd).then(at).flatten()
 }
 
 /// For a process that nothing relays to: refuses a terminal, and gives a file as input that cannot be written. A descriptor in
@@ -158,6 +181,18 @@ pub fn detached(what: &str, mut given: Stdio) -> Result<Stdio, RuntimeError> {
         given[0] = descriptors::read_only_input()?;
     }
     Ok(given)
+}
+
+/// Puts /dev/null in the place of a standard input that is the parent's, too, for a process that nothing relays to and that a person
+/// starts. An engine's runtime may be a script, which has the container's own pipe. Before this process enters a user namespace:
+/// from there it is not to be told.
+pub fn keep_the_parents(what: &str) -> Result<(), RuntimeError> {
+    if shown_input::look() != InputReaders::ParentsInput {
+        return Ok(());
+    }
+    log::warn!("standard input is the caller's own pipe, so {what} gets /dev/null: name an input");
+    let null = std::fs::File::open("/dev/null").map_err(RuntimeError::io("open /dev/null"))?;
+    rustix::stdio::dup2_stdin(null).map_err(RuntimeError::io("replace standard input"))
 }
 
 /// Refuses a terminal if nothing stays to relay it. A descriptor in `given` is not the caller's.
@@ -178,7 +213,8 @@ fn refuse_terminals(what: &str, given: &Stdio) -> Result<(), RuntimeError> {
 impl Relay {
     /// What to poll.
     pub fn waits(&self) -> impl Iterator<Item = (BorrowedFd<'_>, PollFlags)> {
-        self.flows.iter().map(Flow::waits)
+        let shown = self.shown.iter().filter_map(ShownInput::waits);
+        self.flows.iter().map(Flow::waits).chain(shown)
     }
 
     /// Whether to poll for the foreground: input belongs to another job now.
@@ -190,6 +226,9 @@ impl Relay {
     pub fn pump(&mut self, ready: &[bool]) {
         let mut ready = ready.iter();
         self.keep(|flow| ready.next() != Some(&true) || flow.step());
+        if let (Some(shown), Some(true)) = (&mut self.shown, ready.next()) {
+            shown.pump();
+        }
     }
 
     /// Relays what was written before the end and not read yet. Gives back what the container has not read of a file, so that
@@ -200,6 +239,10 @@ impl Relay {
         self.keep(|flow| flow.from.is_none() || flow.finish());
         self.give_back();
         self.keep(|flow| flow.from.is_some());
+        if let Some(mut shown) = self.shown.take() {
+            let ended = shown.end();
+            self.failed = self.failed.or(ended.err());
+        }
         match self.failed.take() {
             Some(errno) => Err(RuntimeError::io("relay a file of the command")(errno)),
             None => Ok(()),
@@ -217,18 +260,28 @@ impl Relay {
     }
 
     fn give_back(&mut self) {
-        let Some(pipe) = self.input.take() else {
+        let Some(input) = self.input.take() else {
+            return;
+        };
+        let Some(now) = offset(rustix::stdio::stdin()) else {
             return;
         };
         // A flow that has ended had written all: while this process can read the pipe, no write fails.
         let mut flows = self.flows.iter();
         let unsent = flows.find(|flow| flow.from.is_none());
         let unsent = unsent.map_or(0, |flow| flow.pending.len()) as u64;
-        let unread = rustix::io::ioctl_fionread(&pipe).unwrap_or_default() + unsent;
-        if let Ok(unread @ 1..) = i64::try_from(unread) {
-            rustix::fs::seek(rustix::stdio::stdin(), SeekFrom::Current(-unread)).ok();
+        let unread = rustix::io::ioctl_fionread(&input.unread).unwrap_or_default() + unsent;
+        if unread > 0 && now > input.start {
+            let next = SeekFrom::Start(given_back_to(input.start, now, unread));
+            rustix::fs::seek(rustix::stdio::stdin(), next).ok();
         }
     }
+}
+
+/// Where the caller reads on in a file of which `unread` bytes are in the container's pipe. Never before the start: the container
+/// can open its pipe for writing and say more than there was, so that a shell would read its script once more from where it likes.
+fn given_back_to(start: u64, now: u64, unread: u64) -> u64 {
+    now.saturating_sub(unread).max(start)
 }
 
 impl Flow {
@@ -349,6 +402,15 @@ mod tests {
             assert!(flow.pending.is_empty() || flow.step());
         }
         assert_eq!((seen, flow.waits().1), (moved, PollFlags::IN));
+    }
+
+    #[test]
+    fn a_file_is_given_back_to_its_start_at_most() {
+        assert_eq!(given_back_to(100, 500, 0), 500);
+        assert_eq!(given_back_to(100, 500, 300), 200);
+        for more in [400, 401, 1000, u64::MAX] {
+            assert_eq!(given_back_to(100, 500, more), 100);
+        }
     }
 
     #[test]

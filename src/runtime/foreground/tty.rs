@@ -120,10 +120,10 @@ impl Terminal {
     /// Moves all data that can move; `ready` is for each of [`Self::waits`].
     pub fn pump(&mut self, ready: &[bool]) {
         if self.output && ready.first() == Some(&true) {
-            self.output = copy(self.master.as_fd(), rustix::stdio::stdout());
+            self.output = copy(self.master.as_fd(), rustix::stdio::stdout()).is_some();
         }
         if self.input && self.raw.is_some() && ready.get(1) == Some(&true) {
-            self.input = copy(rustix::stdio::stdin(), self.master.as_fd());
+            self.input = copy(rustix::stdio::stdin(), self.master.as_fd()).is_some();
         }
     }
 
@@ -132,16 +132,20 @@ impl Terminal {
         copy_size(self.master.as_fd());
     }
 
-    /// Relays what the program wrote before it ended and was not read yet.
+    /// Relays what the program wrote before it ended and was not read yet, and not what a process that is left writes meanwhile.
     pub fn drain(&mut self) {
-        while self.output {
+        // More than the kernel keeps of it (TTYB_DEFAULT_MEM_LIMIT and N_TTY_BUF_SIZE).
+        let mut left = 128 * 1024_usize;
+        while self.output && left > 0 {
             let mut fds = [PollFd::from_borrowed_fd(self.master.as_fd(), PollFlags::IN)];
             let now = rustix::event::Timespec {
                 tv_sec: 0,
                 tv_nsec: 0,
             };
-            self.output = matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0)
-                && copy(self.master.as_fd(), rustix::stdio::stdout());
+            let is_ready = matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(n) if n > 0);
+            let copied = is_ready.then(|| copy(self.master.as_fd(), rustix::stdio::stdout()));
+            left = left.saturating_sub(copied.flatten().unwrap_or_default());
+            self.output = copied.flatten().is_some();
         }
     }
 }
@@ -210,23 +214,23 @@ fn copy_size(master: BorrowedFd<'_>) {
     }
 }
 
-/// Moves what can be read from one descriptor to another; `false` at the end.
-fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> bool {
+/// Moves what can be read from one descriptor to another. Returns the number of bytes, `None` at the end.
+fn copy(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Option<usize> {
     let mut buffer = [0; 16384];
     let length = match rustix::io::read(from, &mut buffer) {
         // A pseudo-terminal whose other side is closed returns EIO.
-        Ok(0) | Err(rustix::io::Errno::IO) => return false,
+        Ok(0) | Err(rustix::io::Errno::IO) => return None,
         Ok(length) => length,
-        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return true,
-        Err(_) => return false,
+        Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => return Some(0),
+        Err(_) => return None,
     };
     let mut rest = &buffer[..length];
     while !rest.is_empty() {
         match rustix::io::write(to, rest) {
             Ok(written) => rest = &rest[written..],
             Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return false,
+            Err(_) => return None,
         }
     }
-    true
+    Some(length)
 }

@@ -48,6 +48,11 @@ pub fn check(preserve: i32, let_in: DescriptorRule) -> Result<(), RuntimeError> 
             return Err(refused(number, "under a policy only pipes are"));
         }
     }
+    check_standard(let_in)
+}
+
+/// The same for standard input, output and error alone.
+pub fn check_standard(let_in: DescriptorRule) -> Result<(), RuntimeError> {
     let standard = (0..3).filter_map(|n| Some((n, look(n)?)));
     for (number, found) in standard {
         if let_in == DescriptorRule::Harmless && found.leads_to_files() {

@@ -16,6 +16,7 @@ use super::rules::{LandlockAccess, LandlockRule};
 use crate::enforce::program::ContainerProgram;
 use crate::enforce::{privileges, verify};
 use crate::plan::CapabilitySets;
+use crate::runtime::foreground::relay::Stdio;
 use crate::seccomp::SyscallFilter;
 use crate::sys::{kernel, process, seccomp, socket};
 
@@ -29,6 +30,8 @@ pub struct LandlockSetup {
     pub capabilities: CapabilitySets,
     /// What ends all processes of the run, where the kernel has scopes for signals.
     pub domain: Option<DomainSetup>,
+    /// The standard streams that are not the caller's.
+    pub stdio: Stdio,
 }
 
 /// The command to execute.
@@ -136,6 +139,7 @@ pub fn execute(
         filter,
         capabilities,
         domain,
+        stdio,
     } = walls;
     // If wrap dies, this process dies too. This process's children are ended by wrap.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
@@ -147,6 +151,7 @@ pub fn execute(
     enter(&command.directory)?;
     privileges::drop_to(&capabilities)?;
     privileges::set_no_new_privs()?;
+    set(&stdio).context("set the standard streams")?;
     process::close_on_exec_from(3).context("close inherited descriptors")?;
     if let Some(domain) = domain {
         domain::enter(domain)?;
@@ -213,6 +218,12 @@ fn no_listener(error: std::io::Error) -> anyhow::Error {
     anyhow!(error).context(
         "`--walls landlock` needs a seccomp listener, which the kernel, a filter or another listener forbids: use other walls",
     )
+}
+
+fn set([input, output, error]: &Stdio) -> rustix::io::Result<()> {
+    input.as_ref().map_or(Ok(()), rustix::stdio::dup2_stdin)?;
+    output.as_ref().map_or(Ok(()), rustix::stdio::dup2_stdout)?;
+    error.as_ref().map_or(Ok(()), rustix::stdio::dup2_stderr)
 }
 
 fn enter(directory: &Path) -> Result<()> {

@@ -50,7 +50,7 @@ mod terminals;
 mod unkept;
 mod yama;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use oci_spec::runtime::Process;
@@ -95,7 +95,7 @@ const OVER_FILES: [&str; 4] = ["CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "C
 
 /// Runs a command; returns its exit status.
 pub fn run(global: &GlobalOptions, wanted: &WrapRequest) -> Result<ChildExit> {
-    streams::refuse_sockets()?;
+    streams::check()?;
     enforce::try_to_listen()?;
     let place = RunTempDir::new(&wanted.person)?;
     let mut decided = decide_in(&place, global, wanted, &|secret| wanted.secret(secret))?;
@@ -174,6 +174,7 @@ fn run_decided(
         filter: filter::compile(&plan)?,
         capabilities: capabilities.clone(),
         domain: None,
+        stdio: Default::default(),
     };
     // The rules hold the files from here on, and the command gets the caller's limit.
     drop(decision.sources);
@@ -200,6 +201,7 @@ fn run_decided(
     let signals = supervise::signals()?;
     let limit = plan.time.map(CommandLimit::begin).transpose()?;
     let domain = domain::prepare(plan.time, abi, &mut walls)?;
+    let relay = streams::relay(&mut walls)?;
     let (child, listener) = start::start(walls, &command)?;
     let supervisor = Supervisor {
         listener,
@@ -207,20 +209,16 @@ fn run_decided(
         sidecar,
         clients,
         signals,
-        writable: writable(&rules),
+        writable: split::writable(&rules),
         published,
         open: open.into_iter().collect(),
         refused,
         terminals: PseudoTerminals::default(),
+        relay,
         limit,
         domain,
     };
-    let ended = supervisor.run();
-    crate::log::plain::program_has_written();
-    if !supervisor.end_all() {
-        log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
-    }
-    ended
+    supervisor.finish()
 }
 
 /// Decides with the caller's rights, so that hidden paths include those that only root can see.
@@ -380,18 +378,6 @@ fn capabilities(plan: &Plan) -> Result<CapabilitySets> {
         permitted: left,
         ..CapabilitySets::default()
     })
-}
-
-fn writable(rules: &[rules::LandlockRule]) -> Vec<PathBuf> {
-    let writable = rules.iter().filter(|rule| rule.access.writes());
-    // By the names that the kernel reports for open files.
-    writable
-        .map(|rule| {
-            rule.path
-                .canonicalize()
-                .unwrap_or_else(|_| rule.path.clone())
-        })
-        .collect()
 }
 
 #[cfg(test)]

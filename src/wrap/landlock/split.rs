@@ -1,18 +1,24 @@
 //! SHELL. Rules around paths that the plan hides. A Landlock rule on a directory grants access to everything below it,
 //! and no other rule can take that back. So a readable directory with hidden entries gets no rule, and each of its
-//! other entries gets one.
+//! other entries gets one. Mounts below it are hidden, too: Landlock goes up through mount points, while by namespaces they would
+//! not be there, so that nothing searches them.
 //!
 //! Such a directory cannot be listed, and entries made in it later are refused. A writable directory is not split,
 //! since its hidden entries could be moved: the run is refused ([`rules::shown`]).
 
-use std::os::unix::fs::MetadataExt;
+use std::collections::BTreeSet;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use super::rules::{self, LandlockRule};
-use crate::plan::{FileKind, Plan, SourceIdentity};
+use crate::kernel::mountinfo::{MountLine, MountTable};
+use crate::plan::never::NeverList;
+use crate::plan::{FileKind, FileSystem, Plan, SourceIdentity};
+use crate::runtime::input::descriptors::is_memory_device;
 use crate::sys::path::RealPaths;
+use crate::sys::procfs;
 use crate::wrap::error::WrapRefusal;
 
 /// Most rules of one run: the kernel checks all of them for each name that is opened.
@@ -28,11 +34,15 @@ pub fn rules(
     let hidden: Vec<PathBuf> = (plan.filesystem.masked.iter())
         .filter_map(|path| real.of(path))
         .collect();
+    let all = rules::of(plan, own, terminals);
+    let named: Vec<PathBuf> = all.iter().filter_map(|rule| real.of(&rule.path)).collect();
+    let mounts = mounted_below(&named)?;
     let mut around = SplitRules {
         hidden,
+        mounts,
         rules: Vec::new(),
     };
-    for rule in rules::of(plan, own, terminals) {
+    for rule in all {
         match (
             rule.judged.is_some() && !rule.access.writes(),
             real.of(&rule.path),
@@ -44,9 +54,62 @@ pub fn rules(
     Ok(around.rules)
 }
 
+/// Directories that are mounted below these and not among them.
+fn mounted_below(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let table = mount_table()?;
+    let points: BTreeSet<&PathBuf> = table.mounts().iter().map(|line| &line.point).collect();
+    let is_below = |point: &PathBuf| {
+        // It has a rule of its own, and what is mounted below it is the kernel's.
+        let is_kernels = point.starts_with("/proc");
+        !is_kernels && !named.contains(point) && named.iter().any(|one| point.starts_with(one))
+    };
+    let below = points
+        .into_iter()
+        .filter(|point| is_below(point) && point.is_dir());
+    Ok(below.cloned().collect())
+}
+
+fn mount_table() -> Result<MountTable> {
+    let table = procfs::bytes("/proc/self/mountinfo").context("read the mounts")?;
+    Ok(MountTable::parse(&table))
+}
+
+/// Refuses a written directory below which the kernel's own file systems are mounted: its settings, and devices.
+fn refuse_kernels_mounts(rules: &[LandlockRule]) -> Result<()> {
+    let table = mount_table()?;
+    let never = NeverList::builtin();
+    let is_kernels = |line: &&MountLine| {
+        let kind = line.kind.clone();
+        never.kernel(&FileSystem { kind, magic: 0 }).is_some()
+    };
+    let written = rules.iter().filter(|rule| rule.access.writes());
+    for rule in written {
+        let mut below = table
+            .mounts()
+            .iter()
+            .filter(|line| line.point.starts_with(&rule.path));
+        let is_closed = |line: &&MountLine| !is_harmless_device(&line.point);
+        if let Some(line) = below.find(|line| is_kernels(line) && is_closed(line)) {
+            let why = format!(
+                "{} is mounted at {:?}, in {:?}, which is written: unmount it, or use the full walls",
+                line.kind, line.point, rule.path
+            );
+            bail!(WrapRefusal::NotByLandlock(why));
+        }
+    }
+    Ok(())
+}
+
+/// `/dev/null` over a file hides it.
+fn is_harmless_device(path: &Path) -> bool {
+    let found = path.symlink_metadata();
+    found.is_ok_and(|found| found.file_type().is_char_device() && is_memory_device(found.rdev()))
+}
+
 /// Refuses rules that make a hidden path visible, or a read-only one writable.
 pub fn check(plan: &Plan, rules: &[LandlockRule], real: &RealPaths) -> Result<()> {
     let (plan, rules) = (real_names(plan, real), with_real_names(rules, real));
+    refuse_kernels_mounts(&rules)?;
     let shown = rules::shown(&plan, &rules, |path| path.symlink_metadata().is_ok());
     let Some(first) = shown.first() else {
         return Ok(());
@@ -91,6 +154,8 @@ fn real_name(path: &mut PathBuf, real: &RealPaths) {
 struct SplitRules {
     /// Hidden paths, without links.
     hidden: Vec<PathBuf>,
+    /// Mount points without a rule of their own.
+    mounts: Vec<PathBuf>,
     rules: Vec<LandlockRule>,
 }
 
@@ -100,7 +165,10 @@ impl SplitRules {
         if self.hidden.iter().any(|hidden| real.starts_with(hidden)) {
             return Ok(());
         }
-        if !self.hidden.iter().any(|hidden| hidden.starts_with(real)) {
+        let is_below = |point: &&PathBuf| point.starts_with(real) && *point != real;
+        if !self.hidden.iter().any(|hidden| hidden.starts_with(real))
+            && self.mounts.iter().find(is_below).is_none()
+        {
             self.rules.push(rule);
             return Ok(());
         }
@@ -110,6 +178,9 @@ impl SplitRules {
         for entry in entries {
             let entry = entry.with_context(|| format!("list {real:?}"))?;
             let path = entry.path();
+            if self.mounts.contains(&path) {
+                continue;
+            }
             // It is gone, or not a file or directory. A link's target has its own rule or none.
             let Some(judged) = path.symlink_metadata().ok().and_then(|meta| judged(&meta)) else {
                 continue;
@@ -131,6 +202,19 @@ impl SplitRules {
         }
         Ok(())
     }
+}
+
+/// Where the rules let the command write.
+pub fn writable(rules: &[LandlockRule]) -> Vec<PathBuf> {
+    let writable = rules.iter().filter(|rule| rule.access.writes());
+    // By the names that the kernel reports for open files.
+    writable
+        .map(|rule| {
+            rule.path
+                .canonicalize()
+                .unwrap_or_else(|_| rule.path.clone())
+        })
+        .collect()
 }
 
 /// The identity of a file or directory; rules never open anything else below a directory.

@@ -1,14 +1,19 @@
-//! SHELL. The caller's standard streams, which the command inherits.
+//! SHELL. The caller's standard streams.
 
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use crate::runtime::input::descriptors;
+use super::enforce::LandlockSetup;
+use crate::runtime::RuntimeError;
+use crate::runtime::foreground::ended::ChildExit;
+use crate::runtime::foreground::relay::{self, CallersTerminals, Relay};
+use crate::runtime::input::descriptors::{self, DescriptorRule};
 use crate::wrap::error::WrapRefusal;
 
-/// Refuses inherited sockets that could be connected elsewhere, to a port of another machine or to a path.
-pub fn refuse_sockets() -> Result<()> {
+/// Refuses inherited directories and disks, and sockets that could be connected elsewhere, to a port of another machine or to a
+/// path.
+pub fn check() -> Result<()> {
     let streams = [
         (rustix::stdio::stdin(), "input"),
         (rustix::stdio::stdout(), "output"),
@@ -23,7 +28,27 @@ pub fn refuse_sockets() -> Result<()> {
             bail!(WrapRefusal::NotByLandlock(why));
         }
     }
-    Ok(())
+    Ok(descriptors::check_standard(DescriptorRule::Harmless)?)
+}
+
+/// Pipes in place of files, and of a pipe that the caller reads, too: Landlock judges neither what is open already (ftruncate(2),
+/// a file's offset) nor a pipe that is opened again.
+pub fn relay(walls: &mut LandlockSetup) -> Result<Relay> {
+    let (stdio, relay) = relay::pipes(CallersTerminals::Kept)?;
+    walls.stdio = stdio;
+    Ok(relay)
+}
+
+/// A file that could not be read or written on: the command, if it ended well, did not see it.
+pub fn judge(relayed: Result<(), RuntimeError>, ended: &ChildExit) -> Result<()> {
+    match relayed {
+        Err(error) if ended.code == 0 => Err(error.into()),
+        Err(error) => {
+            crate::log::complain(&crate::log::chain(&error));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// The terminals among input and output.

@@ -22,6 +22,7 @@ use super::{attributes, loopback};
 use crate::plan::TimePlan;
 use crate::plan::time::EndCause;
 use crate::runtime::foreground::ended::ChildExit;
+use crate::runtime::foreground::relay::Relay;
 use crate::sidecar::timekeeper;
 use crate::sys::memory::Code;
 use crate::sys::seccomp::notify::{self, NotifiedCall, NotifyAnswer};
@@ -52,6 +53,8 @@ pub fn signals() -> Result<SignalFd> {
         set.add(signal);
     }
     set.add(Signal::SIGCHLD);
+    // A limit of file sizes is the command's: writing on for it fails.
+    set.add(Signal::SIGXFSZ);
     set.thread_block().context("block the signals")?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
         .context("wait for signals")
@@ -79,6 +82,8 @@ pub struct Supervisor<'a> {
     pub refused: &'a RefusedPorts,
     /// The command's pseudo-terminals.
     pub terminals: PseudoTerminals,
+    /// The caller's files.
+    pub relay: Relay,
     /// When the command ends.
     pub limit: Option<CommandLimit>,
     /// Ends all processes of the run.
@@ -121,19 +126,32 @@ impl CommandLimit {
 }
 
 impl Supervisor<'_> {
+    /// Runs until the command ends, and ends what is left of it. Returns its end, and the cause if its time was over.
+    pub fn finish(mut self) -> Result<(ChildExit, Option<EndCause>)> {
+        let ended = self.run();
+        crate::log::plain::program_has_written();
+        if !self.end_all() {
+            log::warn!("processes of the command go on, behind the walls: look for them with `ps`");
+        }
+        let relayed = self.relay.drain();
+        let ended = ended?;
+        super::streams::judge(relayed, &ended.0)?;
+        Ok(ended)
+    }
+
     /// Ends all that is left of the run. `false` if some of it survives.
-    pub fn end_all(self) -> bool {
+    fn end_all(&mut self) -> bool {
         if let Some(sidecar) = &self.sidecar {
             end_proxy(sidecar);
         }
-        if let Some(domain) = self.domain {
+        if let Some(domain) = self.domain.take() {
             domain.end_all();
         }
         end_the_rest()
     }
 
     /// Runs until the command ends. Returns its end, and the cause if its time was over.
-    pub fn run(&self) -> Result<(ChildExit, Option<EndCause>)> {
+    fn run(&mut self) -> Result<(ChildExit, Option<EndCause>)> {
         // From here on it mostly sleeps.
         Code::find().and_then(|code| code.release()).ok();
         let mut over_time = None;
@@ -143,14 +161,21 @@ impl Supervisor<'_> {
                 .sidecar
                 .as_ref()
                 .map_or(self.signals.as_fd(), AsFd::as_fd);
-            let mut fds = [
+            let mut fds = vec![
                 PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
                 PollFd::new(&self.listener, PollFlags::IN),
                 PollFd::from_borrowed_fd(sidecar, PollFlags::IN),
                 PollFd::from_borrowed_fd(timer.unwrap_or(sidecar), PollFlags::IN),
             ];
+            let streams = self.relay.waits();
+            fds.extend(streams.map(|(fd, what)| PollFd::from_borrowed_fd(fd, what)));
             rustix::io::retry_on_intr(|| poll(&mut fds, None)).context("wait for the command")?;
-            let [signals, calls, ended, rung] = fds.map(|fd| fd.revents());
+            let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+            let [signals, calls, ended, rung, streams @ ..] = &ready[..] else {
+                bail!("poll(2) answers for each descriptor");
+            };
+            let streams: Vec<bool> = streams.iter().map(|ready| !ready.is_empty()).collect();
+            self.relay.pump(&streams);
             if let Some(limit) = self.limit.as_ref().filter(|_| rung.contains(PollFlags::IN)) {
                 let signal = match over_time {
                     None => rustix::process::Signal::TERM,
