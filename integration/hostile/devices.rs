@@ -62,3 +62,23 @@ fn hostile_cve_2025_52565_a_false_console_is_not_followed() {
         stage.assert_outside_untouched(&seen);
     }
 }
+
+/// The device rules would open some: the control has the same rules.
+#[test]
+#[ignore = "needs the rig: hack/test"]
+fn hostile_f06_a_device_node_of_the_image_is_closed() {
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    let stage = Stage::new();
+    let path = format!("{}/node", stage.image);
+    let mode = Mode::from_raw_mode(0o666);
+    mknodat(CWD, &path, FileType::CharacterDevice, mode, makedev(1, 3)).unwrap();
+    let script = "(: </dev/null) && echo own; (: </node) && echo image; true";
+    for (runtime, expected) in [
+        (Runtime::Runc, "own\nimage\n"),
+        (Runtime::Unconfined, "own\nimage\n"),
+        (Runtime::Standard, "own\n"),
+    ] {
+        let seen = stage.run(runtime, &stage.config(script)).ok();
+        assert_eq!(seen, expected, "{runtime:?}");
+    }
+}

@@ -82,8 +82,8 @@ fn rules(spec: &Spec, ruler: DeviceAuthority) -> Vec<LinuxDeviceCgroup> {
 }
 
 /// What libcgroups allows every container on cgroup v1, in addition to its spec: making nodes of all devices, and
-/// opening tun (`libcgroups/src/v1/devices.rs`). No plan allows this.
-const BESIDES: [&str; 3] = ["c *:* m", "b *:* m", "c 10:200 rwm"];
+/// opening the node's console and tun (`libcgroups/src/common.rs`). No plan allows this.
+const BESIDES: [&str; 4] = ["c *:* m", "b *:* m", "c 5:1 rwm", "c 10:200 rwm"];
 
 /// Removes, on cgroup v1, what the plan does not grant from a container under a policy. Its program does not run yet.
 pub fn take_back(spec: &Spec, controllers: &Controllers) -> Result<(), CgroupError> {

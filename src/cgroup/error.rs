@@ -32,6 +32,11 @@ pub enum CgroupError {
     /// No cgroup file system is mounted.
     #[error("no cgroup hierarchy is mounted")]
     NoHierarchy,
+    /// A cgroup v1 hierarchy without the controller that keeps devices closed.
+    #[error(
+        "no cgroup decides about devices here: mount the hierarchy of the devices controller, or use cgroup v2 alone"
+    )]
+    NoDevices,
     /// A system call failed.
     #[error("{step}")]
     Io {

@@ -17,7 +17,7 @@ use oci_spec::runtime::{LinuxDeviceCgroup, LinuxDeviceCgroupBuilder, LinuxDevice
 pub use program::{DeviceInstruction, DeviceProgram};
 
 /// Character devices that every container under a policy may use. Without a minor number all of them: the
-/// pseudo-terminals.
+/// pseudo-terminals. Not 5:1, the node's console: /dev/console of a container is its own pseudo-terminal.
 const USUAL: &[(i64, Option<i64>)] = &[
     (1, Some(3)),
     (1, Some(5)),
@@ -25,7 +25,6 @@ const USUAL: &[(i64, Option<i64>)] = &[
     (1, Some(8)),
     (1, Some(9)),
     (5, Some(0)),
-    (5, Some(1)),
     (5, Some(2)),
     (136, None),
 ];

@@ -2,7 +2,7 @@
 //! break ([`crate::plan::layers`]).
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -10,7 +10,9 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use super::cover::{FollowLinks, attach};
 use super::error::EnforceError;
 use super::file_system::NewFileSystem;
+use crate::kernel::mount_options::{Bits, MountReach};
 use crate::plan::layers::{in_one_value, short_name};
+use crate::sys::mount::change;
 
 /// The layers of the engine's overlay.
 pub struct ImageLayers {
@@ -115,6 +117,17 @@ pub(super) fn is_on_root(directory: &OwnedFd) -> rustix::io::Result<bool> {
     let found = rustix::fs::statx(directory, "", AtFlags::EMPTY_PATH, id)?;
     let root = rustix::fs::statx(CWD, "/", AtFlags::empty(), id)?;
     Ok(found.stx_mnt_id == root.stx_mnt_id)
+}
+
+/// An image may bring nodes of devices. What the container gets is in its /dev, unless the caller mounts nothing there.
+pub fn close_device_nodes() -> std::io::Result<()> {
+    if let Ok(dev) = FollowLinks::Never.open(Path::new("/dev"))
+        && is_on_root(&dev)?
+    {
+        return Ok(());
+    }
+    let top = FollowLinks::Never.open(Path::new("/"))?;
+    change(top.as_fd(), Bits::NO_DEVICE, None, MountReach::One)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::cover::{
 };
 use super::error::EnforceError;
 use super::file_system::tmpfs_with;
-use super::image::ImageLayers;
+use super::image::{self, ImageLayers};
 use super::owner::UserNamespace;
 use super::scratch::{Scratch, WORKBENCH};
 use crate::kernel::mount_options::{Bits, MountReach};
@@ -103,6 +103,8 @@ pub fn mount_all(
             result?;
         }
     }
+    image::close_device_nodes()
+        .map_err(EnforceError::step("keep the image's device nodes closed"))?;
     let own = plan.mounted_by_init();
     let ours = |path: &&PathBuf| own.hold(path);
     // Parents sort before their children.

@@ -24,6 +24,8 @@ impl Bits {
     pub const READ_ONLY: Self = bits(READ_ONLY, 0);
     /// MOUNT_ATTR_NOSUID and MOUNT_ATTR_NODEV
     pub const NO_PRIVILEGE: Self = bits(NO_SUID | NO_DEV, 0);
+    /// MOUNT_ATTR_NODEV
+    pub const NO_DEVICE: Self = bits(NO_DEV, 0);
     /// MOUNT_ATTR_NOEXEC
     pub const NO_PROGRAM: Self = bits(NO_EXEC, 0);
     /// MOUNT_ATTR_NOSYMFOLLOW

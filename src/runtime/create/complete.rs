@@ -27,6 +27,7 @@ use crate::runtime::runs::{self, RunDir, RunStart};
 use crate::runtime::state::census::{Census, Namespace};
 use crate::runtime::state::identity;
 use crate::runtime::state::record::ProcessId;
+use crate::runtime::unprivileged;
 use crate::seccomp::NotifyListener;
 use crate::sidecar::WatchedMount;
 
@@ -86,6 +87,11 @@ impl Creation<'_> {
         spec: &Spec,
     ) -> Result<(), RuntimeError> {
         let controllers = self.record.controllers()?;
+        // A user's own containers need none: no user may make nodes, and the image is the user's.
+        let needs_some = self.record.plan().is_some() && unprivileged::inside().is_none();
+        if program.is_none() && needs_some && controllers.v1("devices").is_none() {
+            return Err(CgroupError::NoDevices.into());
+        }
         match (program, &self.born) {
             (Some(program), _) => devices::attach(program, &controllers)?,
             (None, Some(_)) => devices::write(spec, self.ruler(), &controllers)?,
