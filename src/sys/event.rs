@@ -88,12 +88,23 @@ impl Messages {
         }
     }
 
-    /// Sends one message; waits if the other side has many unread ones.
+    /// Sends one message; waits if the other side has many unread ones, and up to a second where others' descriptors keep it back:
+    /// those of another sandbox of the user must not stop this event loop.
     pub async fn send(&self, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-        let sent = self.0.async_io(Interest::WRITABLE, |fd| {
-            socket::send(fd.as_fd(), bytes, fds)
-        });
-        sent.await
+        let once = || {
+            self.0.async_io(Interest::WRITABLE, |fd| {
+                socket::send_once(fd.as_fd(), bytes, fds)
+            })
+        };
+        for _ in 0..socket::MOST_TRIES {
+            match once().await {
+                Err(error) if socket::is_kept_back(&error) => {
+                    tokio::time::sleep(socket::APART).await;
+                }
+                done => return done,
+            }
+        }
+        once().await
     }
 }
 

@@ -47,14 +47,20 @@ fn pair_of(kind: SocketType) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::net::socketpair(family, kind, flags, None)?)
 }
 
-/// Sends one message with at most [`MAX_FDS`] descriptors; never raises SIGPIPE.
+/// Sends one message with at most [`MAX_FDS`] descriptors; never raises SIGPIPE. Waits up to a second where others' descriptors
+/// keep it back.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    retry_while_on_the_way(|| send_once(socket, bytes, fds))
+}
+
+/// The same in one try (ETOOMANYREFS, see [`is_kept_back`]).
+pub fn send_once(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(invalid("more descriptors than a message may carry"));
     }
-    let sent = retry_while_on_the_way(|| {
+    let sent = retry(|| {
         rustix::net::sendmsg(
             socket,
             &[IoSlice::new(bytes)],
@@ -173,7 +179,7 @@ pub fn send_stream(
         }
         let sent = retry_while_on_the_way(|| {
             let slices = [IoSlice::new(rest)];
-            rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL)
+            retry(|| rustix::net::sendmsg(socket, &slices, &mut control, SendFlags::NOSIGNAL))
         })?;
         rest = &rest[sent..];
     }
@@ -332,23 +338,27 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
 }
 
 /// How often, and how long apart, a message is sent that others' descriptors keep back: a second in all.
-const MOST_TRIES: u32 = 500;
-const APART: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 2_000_000,
-};
+pub const MOST_TRIES: u32 = 500;
+/// See [`MOST_TRIES`].
+pub const APART: Duration = Duration::from_millis(2);
 
 /// Descriptors on their way count against RLIMIT_NOFILE of the sender, and all of its user's count together (unix(7),
 /// ETOOMANYREFS; Linux 4.5). Where a container has a low limit, those of other starts are waited for.
-fn retry_while_on_the_way<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> io::Result<T> {
+fn retry_while_on_the_way<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let apart = Timespec::try_from(APART).unwrap_or_default();
     for _ in 0..MOST_TRIES {
-        match rustix::io::retry_on_intr(&mut call) {
+        match call() {
             // A wait that every filter of ours allows.
-            Err(rustix::io::Errno::TOOMANYREFS) => drop(poll(&mut [], Some(&APART))),
-            done => return Ok(done?),
+            Err(error) if is_kept_back(&error) => drop(poll(&mut [], Some(&apart))),
+            done => return done,
         }
     }
-    retry(call)
+    call()
+}
+
+/// Whether a message was not sent because too many descriptors are on their way.
+pub fn is_kept_back(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::TOOMANYREFS.raw_os_error())
 }
 
 fn invalid(what: &'static str) -> io::Error {
@@ -368,11 +378,11 @@ mod tests {
             tries += 1;
             match tries {
                 4 => Ok(tries),
-                _ => Err(Errno::TOOMANYREFS),
+                _ => Err(Errno::TOOMANYREFS.into()),
             }
         });
         assert_eq!(sent.unwrap(), 4);
-        let other = retry_while_on_the_way(|| Err::<(), _>(Errno::PIPE));
+        let other = retry_while_on_the_way(|| Err::<(), _>(Errno::PIPE.into()));
         assert_eq!(other.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 

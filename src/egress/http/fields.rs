@@ -111,6 +111,8 @@ mod tests {
             "Request-Uri",
             "X-Accel-Mapping",
             "X-Sendfile-Type",
+            // Gemstash fetches from the host that it names.
+            "X-Gemfile-Source",
             // Object stores.
             "x-amz-copy-source",
             "x-amz-copy-source-range",

@@ -158,22 +158,9 @@ impl RequestGuard {
     }
 
     fn check(&self, head: &Head<'_>) -> Result<(), HttpRefusal> {
-        // Methods are case-sensitive (RFC 9110, section 9.1), but some servers ignore case.
-        let is = |method: &str| head.method.eq_ignore_ascii_case(method);
-        if is("CONNECT") {
-            return Err(HttpRefusal::Unsupported(
-                "CONNECT to a server that is not a proxy",
-            ));
-        }
-        if head.body != Body::Length(0) {
-            if WITHOUT_BODY.into_iter().any(is) {
-                return Err(HttpRefusal::Ambiguous(
-                    "a body of a request that has none (GET, HEAD, DELETE, OPTIONS, TRACE)",
-                ));
-            }
-            if has_upgrade(head) {
-                return Err(HttpRefusal::Ambiguous("a body beside Upgrade"));
-            }
+        check_method(head)?;
+        if head.body != Body::Length(0) && has_upgrade(head) {
+            return Err(HttpRefusal::Ambiguous("a body beside Upgrade"));
         }
         let Some((decided, decided_port)) = &self.to else {
             return Ok(());
@@ -244,6 +231,23 @@ impl RequestGuard {
         out.extend_from_slice(&line);
         Ok(&input[end + 1..])
     }
+}
+
+/// Refuses CONNECT, and a body that servers pass over: they would take it for the next request (N34).
+pub(super) fn check_method(head: &Head<'_>) -> Result<(), HttpRefusal> {
+    // Methods are case-sensitive (RFC 9110, section 9.1), but some servers ignore case.
+    let is = |method: &str| head.method.eq_ignore_ascii_case(method);
+    if is("CONNECT") {
+        return Err(HttpRefusal::Unsupported(
+            "CONNECT to a server that is not a proxy",
+        ));
+    }
+    if head.body != Body::Length(0) && WITHOUT_BODY.into_iter().any(is) {
+        return Err(HttpRefusal::Ambiguous(
+            "a body of a request that has none (GET, HEAD, DELETE, OPTIONS, TRACE)",
+        ));
+    }
+    Ok(())
 }
 
 fn has_upgrade(head: &Head<'_>) -> bool {

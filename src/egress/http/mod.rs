@@ -258,6 +258,7 @@ pub fn proxy_request(head: &Head<'_>) -> Result<ProxyRequest, HttpRefusal> {
             "this is a proxy: it takes CONNECT, and http:// addresses",
         ));
     };
+    guard::check_method(head)?;
     let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (named, path) = rest.split_at(at);
     let (host, port) = authority(named)?;

@@ -293,6 +293,11 @@ fn refuses_odd_wishes_to_a_proxy() {
         "GET ftp://example.com/ HTTP/1.1\r\n\r\n",
         "GET http://user:pw@example.com/ HTTP/1.1\r\n\r\n",
         "GET http://example.com/ HTTP/1.1\r\nHost: evil.test\r\n\r\n",
+        // Bodies that some servers take for the next request.
+        "GET http://example.com/ HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /",
+        "delete http://example.com/ HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /",
+        "OPTIONS http://example.com/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "connect http://example.com/ HTTP/1.1\r\n\r\n",
     ] {
         assert!(asked(text).is_err(), "{text:?}");
     }

@@ -108,8 +108,7 @@ impl RequestPath {
         self.0.iter().map(|symbol| symbol.decoded()).collect()
     }
 
-    /// Every reading that some server makes of it, for denials: written and decoded, cut at a decoded question mark
-    /// (start of a query), with ASCII letters for those that servers fold, without the segment endings that Windows
+    /// Every reading that some server makes of it, for denials: written and decoded, with ASCII letters for those that servers fold, without the segment endings that Windows
     /// drops, with and without a final slash.
     pub(super) fn readings(&self) -> Vec<Vec<Symbol>> {
         let mut all = vec![self.0.clone()];
@@ -122,7 +121,6 @@ impl RequestPath {
             }
         };
         add(&|path| path.iter().map(|symbol| symbol.decoded()).collect());
-        add(&without_query);
         add(&in_ascii);
         add(&without_ends);
         add(&|path| match path {
@@ -139,13 +137,8 @@ impl fmt::Display for RequestPath {
     }
 }
 
-/// The path up to an encoded question mark or number sign.
-fn without_query(path: &[Symbol]) -> Vec<Symbol> {
-    let mut parts = path.split(|symbol| symbol.is_encoded() && b"?#".contains(&symbol.byte()));
-    parts.next().unwrap_or_default().to_vec()
-}
-
-/// With ASCII letters for those that servers fold to them: full-width forms (NFKC), long s, Kelvin sign (case).
+/// With ASCII letters for those that servers fold to them: full-width forms (NFKC), long s, Kelvin sign, dotless and dotted i
+/// (case).
 fn in_ascii(path: &[Symbol]) -> Vec<Symbol> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;
@@ -157,6 +150,7 @@ fn in_ascii(path: &[Symbol]) -> Vec<Symbol> {
             [0xef, 0xbd, low @ 0x80..=0x9e] => (Some(low - 0x20), 3),
             [0xe2, 0x84, 0xaa] => (Some(b'k'), 3),
             [0xc5, 0xbf, ..] => (Some(b's'), 2),
+            [0xc4, 0xb0 | 0xb1, ..] => (Some(b'i'), 2),
             _ => (None, 1),
         };
         match letter {
@@ -247,6 +241,9 @@ fn encoded(high: Option<u8>, low: Option<u8>) -> Result<Symbol, PathFault> {
     match byte {
         0..=0x1f | 0x7f => Err(PathFault("an encoded control character")),
         b'%' => Err(PathFault("an encoded '%', which some servers decode twice")),
+        b'?' | b'#' => Err(PathFault(
+            "an encoded '?' or '#', after which some servers do not read on",
+        )),
         b';' => Err(PathFault("a ';', after which some servers do not read on")),
         b'\\' => Err(PathFault("a '\\', which some servers take for a slash")),
         byte if is_unreserved(byte) => Ok(Symbol::plain(byte)),
@@ -346,6 +343,8 @@ mod tests {
             "/%2fa",
             "/%252e%252e/a",
             "/a%25",
+            "/a%3Fb",
+            "/a/..%23",
             "/a%00",
             "/a%0d%0aHost:x",
             "/a%7f",

@@ -88,6 +88,28 @@ pub(super) fn take_out(
     Ok(())
 }
 
+/// Takes over the rules in force if they allow no more than the recorded ones: a change whose answer was lost is recorded as
+/// [`either`] the old or the new rules, and the next change must not bring the old ones back.
+pub(super) fn adopt_tighter(recorded: &mut EgressRules, in_force: &EgressRules, now: ClockReading) {
+    if in_force.allow.is_subset(&recorded.allow) && in_force.deny.is_superset(&recorded.deny) {
+        let removed = recorded.allow.difference(&in_force.allow);
+        for rule in removed {
+            recorded.ends.remove(rule);
+        }
+        for rule in &in_force.allow {
+            let sooner = |end: &&Expiry| {
+                let own = recorded.ends.get(rule);
+                own.is_none_or(|own| end.left_ms(now) < own.left_ms(now))
+            };
+            if let Some(end) = in_force.ends.get(rule).filter(sooner) {
+                recorded.ends.insert(rule.clone(), *end);
+            }
+        }
+        recorded.allow.clone_from(&in_force.allow);
+        recorded.deny.clone_from(&in_force.deny);
+    }
+}
+
 /// What the old or the new rules allow: for the record, while the sidecar may have either.
 pub(super) fn either(old: &EgressRules, new: &EgressRules, now: ClockReading) -> EgressRules {
     let allow: BTreeSet<EgressRule> = old.allow.union(&new.allow).cloned().collect();
@@ -125,6 +147,26 @@ mod tests {
 
     fn rule(text: &str) -> EgressRule {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_change_whose_answer_was_lost_is_not_undone_by_the_next() {
+        let now = ClockReading::default();
+        let old = rules(&["a.test", "b.test"], &["x.test"]);
+        let new = rules(&["a.test"], &["x.test", "y.test"]);
+        let mut recorded = either(&old, &new, now);
+        assert_eq!((&recorded.allow, &recorded.deny), (&old.allow, &old.deny));
+        adopt_tighter(&mut recorded, &new, now);
+        assert_eq!((recorded.allow, recorded.deny), (new.allow, new.deny));
+        // A sidecar that says that it allows more is not believed.
+        let mut recorded = old.clone();
+        adopt_tighter(
+            &mut recorded,
+            &rules(&["a.test", "b.test", "c.test"], &["x.test"]),
+            now,
+        );
+        adopt_tighter(&mut recorded, &rules(&["a.test"], &[]), now);
+        assert_eq!(recorded, old);
     }
 
     fn end(seconds: u32) -> Expiry {

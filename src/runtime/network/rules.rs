@@ -47,9 +47,13 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
     let dir = place.dir();
     let mut record = Record::read(&dir)?;
     let now = clocks::read();
+    let status = control::status(&dir, &record)?;
     if let Some(plan) = record.plan_mut() {
         // What has expired is no rule any more, whatever the sidecar has seen of it.
         plan.network.rules.expire(now);
+        if let Some(status) = &status {
+            ends::adopt_tighter(&mut plan.network.rules, &status.rules, now);
+        }
     }
     let new = wanted(&record, asked)?;
     let old = record.decided.clone();
@@ -63,7 +67,7 @@ pub fn rules(place: &ContainerPaths, asked: &RuleChanges) -> Result<usize, Runti
     if let Some(rule) = opened.and_then(|opened| opened.lacks(&new)) {
         return Err(RulesError::NotOpened(Box::new(rule)).into());
     }
-    let listens = control::status(&dir, &record)?.map(|status| status.ports);
+    let listens = status.map(|status| status.ports);
     let plan = record.plan().ok_or(RuntimeError::NotRunning)?;
     let missing = missing_ports(plan, &new, &listens.unwrap_or_default())?;
     let listeners = ports::listen(&record, &missing, &new.allow)?;

@@ -231,30 +231,18 @@ pub(super) fn refuse(
 ) {
     let by = wall.actor_of(stream, host, port);
     wall.tried
-        .on_behalf(by, || write_down(wall, stream, via, host, port, refusal));
+        .on_behalf(by, || write_down(wall, via, host, port, refusal));
 }
 
-fn write_down(
-    wall: &Wall,
-    stream: &TcpStream,
-    via: ConnectionKind,
-    host: &Host,
-    port: u16,
-    refusal: &Refusal,
-) {
+fn write_down(wall: &Wall, via: ConnectionKind, host: &Host, port: u16, refusal: &Refusal) {
     if let Refusal::Unreachable(_) | Refusal::Busy = refusal {
         wall.note_failed(via, &host.to_string(), port, &refusal.to_string());
     }
     if !refusal.is_violation() {
         return;
     }
-    let peer: Option<SocketAddr> = stream.peer_addr().ok();
-    // A handshake that was given up has no client. A honey value is logged even so, and an address: the name was
-    // resolved outside.
-    let has_left = matches!(refusal, Refusal::Honey(_) | Refusal::Address(..));
-    if peer.is_some() || has_left {
-        wall.note_refusal(via, host, Some(port), refusal);
-    }
+    // Also if the client is gone: it could otherwise reset its connections to leave no line.
+    wall.note_refusal(via, host, Some(port), refusal);
 }
 
 impl Wall {
