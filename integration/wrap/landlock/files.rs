@@ -280,6 +280,10 @@ fn landlock_shows_no_mount_below_a_directory_that_is_read() {
     assert_eq!(seen.stdout, "plain\n", "{seen}");
     let seen = wrapped(&vaulted, &vault, &format!("cat {vault}/key"));
     assert_eq!(seen.stdout, "secret\n", "the control: {seen}");
+    // Named by itself, it is shown beside the directory above it.
+    let both = format!("{tools} --read {vault}");
+    let seen = wrapped(&vaulted, &both, &command).ok();
+    assert_eq!(seen, "plain\nsecret\n");
     // What is the kernel's may not be written.
     let refused = wrapped(&format!("mount -t proc none {root}"), &tools, "true").failed();
     assert!(refused.contains("proc is mounted at"), "{refused}");

@@ -21,7 +21,7 @@ pub fn lacks(plan: &Plan, abi: u32) -> Vec<String> {
     let mut all: Vec<String> = [
         "paths outside of the sandbox are refused rather than absent: stat(2) and inotify(7) still show that they exist",
         "a readable directory with hidden entries or mounts below it cannot be listed, and entries made in it later are refused",
-        "mounts below a written directory, and those made later below any, are visible, and nothing searched them for credentials",
+        "mounted files, and mounts below a written directory or made later, are visible, and nothing searched them for credentials",
         "extended attributes of hidden files, and the targets of links among them, can be read",
         "there is no private /tmp and no /dev/shm: TMPDIR and HOME are directories of this run, of any size",
         "/etc/hosts and /etc/resolv.conf are not visible, so that no name resolves, not even localhost: use 127.0.0.1",
